@@ -1,0 +1,89 @@
+use std::sync::Arc;
+
+use drt_reader::{CachedDataset, SampleIter};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::error::from_read;
+use crate::frame;
+use crate::iter::PySampleIterator;
+use crate::sample::SampleBuilder;
+
+/// The dataset behind a `CachedDataset`.
+#[pyclass(name = "Dataset", module = "dataset_rt._native", frozen)]
+pub(crate) struct PyDataset {
+    dataset: CachedDataset,
+    builder: Arc<SampleBuilder>,
+}
+
+impl PyDataset {
+    pub(crate) fn new(py: Python<'_>, dataset: CachedDataset) -> PyResult<Self> {
+        let builder = Arc::new(SampleBuilder::new(py, dataset.catalog())?);
+        Ok(Self { dataset, builder })
+    }
+
+    fn samples(&self, py: Python<'_>, ids: Vec<(u64, u64)>) -> PyResult<Vec<Py<PyAny>>> {
+        let num_samples = ids.len();
+        let blocks = py.detach(|| self.dataset.get_many(&ids)).map_err(|error| from_read(&error))?;
+        let mut samples = Vec::with_capacity(num_samples);
+        let mut texts = self.builder.new_texts();
+        for mut block in blocks {
+            for at in 0..block.len() {
+                let sample = block.sample(at).map_err(|error| from_read(&error))?;
+                samples.push(self.builder.build(py, sample, &mut texts)?.unbind());
+            }
+        }
+        Ok(samples)
+    }
+}
+
+#[pymethods]
+impl PyDataset {
+    /// Take the next window of the stream.
+    fn iter(&self) -> PyResult<PySampleIterator> {
+        let iter: SampleIter = self.dataset.iter().map_err(|error| from_read(&error))?;
+        Ok(PySampleIterator::new(iter, Arc::clone(&self.builder)))
+    }
+
+    #[getter]
+    fn epoch_len(&self) -> u64 {
+        self.dataset.epoch_len()
+    }
+
+    fn set_epoch_len(&self, len: u64) -> PyResult<()> {
+        self.dataset.set_epoch_len(len).map_err(|error| from_read(&error))
+    }
+
+    /// Names and kinds of the stored columns, in order.
+    #[getter]
+    fn schema(&self) -> Vec<(String, &'static str)> {
+        self.dataset.schema().fields().iter().map(|field| (field.name.clone(), field.kind.name())).collect()
+    }
+
+    /// Read one sample by identity.
+    fn get_item(&self, py: Python<'_>, cache_id: u64, sample_id: u64) -> PyResult<Py<PyAny>> {
+        Ok(self.samples(py, vec![(cache_id, sample_id)])?.remove(0))
+    }
+
+    /// Read samples by identity, in the order asked for.
+    fn get_many<'py>(&self, py: Python<'py>, ids: Vec<(u64, u64)>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.samples(py, ids)?)
+    }
+
+    /// The frame that was last made active, or the stored metadata.
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(attachment) = self.dataset.table().attachment()
+            && let Some(frame) = attachment.downcast_ref::<Py<PyAny>>()
+        {
+            return Ok(frame.bind(py).clone());
+        }
+        let frame = py.detach(|| self.dataset.stored_metadata()).map_err(|error| from_read(&error))?;
+        frame::to_python(py, frame)
+    }
+
+    /// Make a frame the active table. `columns` has those that decide, `original` is what `metadata` gives back.
+    fn update_metadata(&self, py: Python<'_>, columns: &Bound<'_, PyAny>, original: Py<PyAny>) -> PyResult<()> {
+        let frame = frame::from_python(columns)?;
+        py.detach(|| self.dataset.update_metadata(&frame, Some(Arc::new(original)))).map_err(|error| from_read(&error))
+    }
+}

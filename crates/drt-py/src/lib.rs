@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+
+mod dataset;
+mod error;
+mod frame;
+mod iter;
+mod pull;
+mod runtime;
+mod sample;
+
+/// The extension module: registration only.
+#[pyo3::pymodule(gil_used = true)]
+mod _native {
+    #[pymodule_export]
+    use crate::dataset::PyDataset;
+    #[pymodule_export]
+    use crate::error::error_kinds;
+    #[pymodule_export]
+    use crate::iter::PySampleIterator;
+    #[pymodule_export]
+    use crate::runtime::{PyProgress, PyRuntime};
+}

@@ -1,0 +1,106 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use drt_format::{CompressionAlgo, ShardCompression};
+use drt_reader::{Cache, CachedDataset, IoMode, ReaderConfig};
+use drt_runtime::WorkerPool;
+use drt_writer::WriterConfig;
+use drt_writer::progress::{ProgressSink, Silent, for_stderr};
+use pyo3::prelude::*;
+
+use crate::dataset::PyDataset;
+use crate::error::{INVALID_CONFIG, from_pool, from_read, from_write, raise};
+use crate::pull;
+
+/// The fixed pool of threads behind a `DatasetRuntime`.
+#[pyclass(name = "Runtime", module = "dataset_rt._native", frozen)]
+pub(crate) struct PyRuntime {
+    pool: Arc<WorkerPool>,
+}
+
+fn io_mode(io: &str) -> PyResult<IoMode> {
+    match io {
+        "mmap" => Ok(IoMode::Mmap),
+        "pread" => Ok(IoMode::Pread),
+        other => Err(raise(INVALID_CONFIG, format!("io must be \"mmap\" or \"pread\"; got {other:?}"), None, None)),
+    }
+}
+
+#[pymethods]
+impl PyRuntime {
+    #[new]
+    #[pyo3(signature = (*, num_workers))]
+    fn new(num_workers: usize) -> PyResult<Self> {
+        let pool = WorkerPool::new(num_workers).map_err(|error| from_pool(&error))?;
+        Ok(Self { pool: Arc::new(pool) })
+    }
+
+    #[getter]
+    fn num_workers(&self) -> usize {
+        self.pool.num_workers()
+    }
+
+    /// Open caches as one dataset.
+    #[pyo3(signature = (paths, *, seed, prefetch_size, shuffle, validate_cache, io))]
+    fn open_dataset(
+        &self,
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        seed: u64,
+        prefetch_size: usize,
+        shuffle: bool,
+        validate_cache: bool,
+        io: &str,
+    ) -> PyResult<PyDataset> {
+        let config = ReaderConfig { seed, prefetch_size, shuffle, validate_cache, io: io_mode(io)? };
+        let pool = Arc::clone(&self.pool);
+        let dataset = py.detach(|| CachedDataset::open(pool, &paths, config)).map_err(|error| from_read(&error))?;
+        PyDataset::new(py, dataset)
+    }
+
+    /// Is there a cache at the path that can be used? Raises what opening it would.
+    #[pyo3(signature = (path, *, validate_cache))]
+    fn check_cache(&self, py: Python<'_>, path: PathBuf, validate_cache: bool) -> PyResult<()> {
+        py.detach(|| Cache::open(&path, 0, IoMode::Mmap, validate_cache)).map_err(|error| from_read(&error))?;
+        Ok(())
+    }
+
+    /// Write one source as `base/name` and return the cache's path.
+    #[pyo3(signature = (source, name, base, *, max_shard_bytes, compression, ratio, prefetch_size, progress))]
+    #[allow(clippy::too_many_arguments, reason = "one flat call: the Python side has the models")]
+    fn write_source(
+        &self,
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        name: &str,
+        base: PathBuf,
+        max_shard_bytes: u64,
+        compression: &str,
+        ratio: f64,
+        prefetch_size: usize,
+        progress: &PyProgress,
+    ) -> PyResult<PathBuf> {
+        let algo = CompressionAlgo::from_name(compression)
+            .ok_or_else(|| raise(INVALID_CONFIG, format!("unknown compression {compression:?}"), None, None))?;
+        let compression =
+            ShardCompression::new(algo, ratio).map_err(|error| raise(INVALID_CONFIG, error.to_string(), None, None))?;
+        let config = WriterConfig::new(max_shard_bytes, compression, prefetch_size).map_err(|error| from_write(&error))?;
+        progress.0.source_started(name);
+        let outcome = pull::write(py, &self.pool, source, name, &base, config, progress.0.as_ref());
+        progress.0.source_finished(outcome.is_ok());
+        outcome
+    }
+}
+
+/// Where a call's progress is told.
+#[pyclass(name = "Progress", module = "dataset_rt._native", frozen)]
+pub(crate) struct PyProgress(Box<dyn ProgressSink>);
+
+#[pymethods]
+impl PyProgress {
+    #[new]
+    #[pyo3(signature = (*, num_sources, show))]
+    fn new(num_sources: usize, show: bool) -> Self {
+        Self(if show { for_stderr(num_sources) } else { Box::new(Silent) })
+    }
+}

@@ -1,0 +1,136 @@
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use drt_format::{CacheId, MetadataSchema};
+use drt_runtime::{OrderedWindow, WorkerPool};
+
+use crate::{Cache, IoMode, ReadError};
+
+/// The most rows that one dataset can address: row positions are kept in 32 bits.
+pub(crate) const MAX_ROWS: u64 = u32::MAX as u64;
+
+/// Caches opened together. Their samples, in path order, are the physical rows that tables point to.
+#[derive(Debug)]
+pub struct Catalog {
+    caches: Vec<Cache>,
+    /// First physical row of each cache, then the number of rows.
+    starts: Vec<u64>,
+    /// Identities with their place in `caches`, ascending.
+    ids: Vec<(CacheId, usize)>,
+}
+
+impl Catalog {
+    /// Open all caches, on the pool's threads where there are several, and check that they fit together.
+    ///
+    /// # Errors
+    /// `NoCaches`, `DuplicateCacheId`, `SchemasDiffer`, `NoSamples`, `TooManyRows`, and those of [`Cache::open`]; the first path
+    /// that fails decides.
+    pub fn open(pool: &Arc<WorkerPool>, paths: &[PathBuf], io: IoMode, validate_cache: bool) -> Result<Self, ReadError> {
+        let open_one = |position: usize, path: &Path| Cache::open(path, position as u64, io, validate_cache);
+        let caches = match paths {
+            [] => return Err(ReadError::NoCaches),
+            [path] => vec![open_one(0, path)?],
+            paths => {
+                let mut window = OrderedWindow::new(Arc::clone(pool));
+                for (position, path) in paths.iter().enumerate() {
+                    let path = path.clone();
+                    window.submit(move || Cache::open(&path, position as u64, io, validate_cache))?;
+                }
+                let mut caches = Vec::with_capacity(paths.len());
+                while let Some(cache) = window.next() {
+                    caches.push(cache??);
+                }
+                caches
+            }
+        };
+        Self::new(caches)
+    }
+
+    fn new(caches: Vec<Cache>) -> Result<Self, ReadError> {
+        let mut ids: Vec<_> = caches.iter().enumerate().map(|(place, cache)| (cache.id(), place)).collect();
+        ids.sort_unstable();
+        if let Some(pair) = ids.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(ReadError::DuplicateCacheId {
+                id: pair[0].0,
+                first: caches[pair[0].1].path().to_owned(),
+                second: caches[pair[1].1].path().to_owned(),
+            });
+        }
+        let first = &caches[0];
+        for cache in &caches[1..] {
+            if let Some(reason) = schema_difference(first.schema(), cache.schema()) {
+                let (first, second) = (first.path().to_owned(), cache.path().to_owned());
+                return Err(ReadError::SchemasDiffer { first, second, reason });
+            }
+        }
+        let mut starts = vec![0u64];
+        for cache in &caches {
+            starts.push(starts[starts.len() - 1].saturating_add(cache.num_samples()));
+        }
+        match starts[starts.len() - 1] {
+            0 => Err(ReadError::NoSamples),
+            rows if rows > MAX_ROWS => Err(ReadError::TooManyRows { rows }),
+            _ => Ok(Self { caches, starts, ids }),
+        }
+    }
+
+    /// The caches in path order.
+    pub fn caches(&self) -> &[Cache] {
+        &self.caches
+    }
+
+    /// The metadata columns, the same in every cache.
+    pub fn schema(&self) -> &MetadataSchema {
+        self.caches[0].schema()
+    }
+
+    /// Physical rows: the samples of all caches.
+    #[inline]
+    pub fn num_rows(&self) -> u64 {
+        self.starts[self.starts.len() - 1]
+    }
+
+    /// Which cache, by its place in [`caches`](Self::caches), and which sample a physical row is.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    #[inline]
+    pub(crate) fn locate(&self, row: u64) -> (u32, u64) {
+        let place = if self.caches.len() == 1 { 0 } else { self.starts.partition_point(|start| *start <= row) - 1 };
+        (place as u32, row - self.starts[place])
+    }
+
+    /// The place of the cache with an identity.
+    pub(crate) fn find(&self, cache_id: u64) -> Option<usize> {
+        let id = CacheId::new(cache_id);
+        self.ids.binary_search_by_key(&id, |(id, _)| *id).ok().map(|found| self.ids[found].1)
+    }
+
+    /// The first physical row and the number of samples of a cache.
+    pub(crate) fn rows_of(&self, place: usize) -> (u64, u64) {
+        (self.starts[place], self.caches[place].num_samples())
+    }
+
+    /// Which cache and sample an identity is.
+    ///
+    /// # Errors
+    /// `UnknownSample`.
+    pub(crate) fn sample(&self, cache_id: u64, sample_id: u64) -> Result<(u32, u64), ReadError> {
+        let place = self.find(cache_id).filter(|place| sample_id < self.caches[*place].num_samples());
+        place.map(|place| (place as u32, sample_id)).ok_or(ReadError::UnknownSample { cache_id, sample_id })
+    }
+}
+
+fn schema_difference(first: &MetadataSchema, second: &MetadataSchema) -> Option<String> {
+    let (a, b) = (first.fields(), second.fields());
+    if let Some((left, right)) = a.iter().zip(b).find(|(left, right)| left != right) {
+        return Some(format!(
+            "metadata column {:?} ({}) of the first stands where the second has {:?} ({})",
+            left.name,
+            left.kind.name(),
+            right.name,
+            right.kind.name()
+        ));
+    }
+    (a.len() != b.len()).then(|| format!("the first has {} metadata columns and the second {}", a.len(), b.len()))
+}

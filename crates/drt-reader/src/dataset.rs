@@ -1,0 +1,186 @@
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use drt_format::MetadataSchema;
+use drt_runtime::{OrderedWindow, WorkerPool};
+
+use crate::block::Block;
+use crate::catalog::Catalog;
+use crate::iter::{BLOCK_LEN, Sample, SampleIter, Snapshot};
+use crate::table::{ActiveTable, Attachment};
+use crate::{ReadError, ReaderConfig};
+
+/// The longest finite window: what a signed 64-bit length can say.
+pub const MAX_EPOCH_LEN: u64 = i64::MAX as u64;
+
+/// Caches, the table that says what is drawn from them, and a place in the endless stream of draws.
+///
+/// All methods take `&self`; a dataset may be used from several threads. Iterators keep the table they were made with.
+#[derive(Debug)]
+pub struct CachedDataset {
+    pool: Arc<WorkerPool>,
+    catalog: Arc<Catalog>,
+    config: ReaderConfig,
+    state: Mutex<State>,
+    #[cfg(feature = "polars")]
+    pub(crate) frame: std::sync::OnceLock<polars_core::frame::DataFrame>,
+}
+
+#[derive(Debug)]
+struct State {
+    table: Arc<ActiveTable>,
+    epoch_len: u64,
+    cursor: u64,
+}
+
+impl CachedDataset {
+    /// Open caches as one dataset; all of their samples are active, with equal weights.
+    ///
+    /// # Errors
+    /// `InvalidConfig`, and those of [`Catalog::open`].
+    pub fn open(pool: Arc<WorkerPool>, paths: &[PathBuf], config: ReaderConfig) -> Result<Self, ReadError> {
+        if config.prefetch_size == 0 {
+            return Err(ReadError::InvalidConfig { reason: "prefetch_size must be at least 1".into() });
+        }
+        pool.ensure_owner()?;
+        let catalog = Catalog::open(&pool, paths, config.io, config.validate_cache)?;
+        if config.shuffle {
+            for shard in catalog.caches().iter().flat_map(|cache| cache.shards()) {
+                shard.expect_random();
+            }
+        }
+        let table = ActiveTable::whole(&catalog, config.seed, config.shuffle)?;
+        let state = State { epoch_len: table.num_rows(), table: Arc::new(table), cursor: 0 };
+        Ok(Self {
+            pool,
+            catalog: Arc::new(catalog),
+            config,
+            state: Mutex::new(state),
+            #[cfg(feature = "polars")]
+            frame: std::sync::OnceLock::new(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change to the state is one assignment of checked values: a panic elsewhere leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The caches.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The metadata columns.
+    pub fn schema(&self) -> &MetadataSchema {
+        self.catalog.schema()
+    }
+
+    /// As given to [`open`](Self::open).
+    pub fn config(&self) -> &ReaderConfig {
+        &self.config
+    }
+
+    /// The table that the next iterator will draw from.
+    pub fn table(&self) -> Arc<ActiveTable> {
+        Arc::clone(&self.state().table)
+    }
+
+    /// Samples that the next iterator will yield: at first the number of active rows.
+    pub fn epoch_len(&self) -> u64 {
+        self.state().epoch_len
+    }
+
+    /// Set how many samples each future iterator yields. The place in the stream stays.
+    ///
+    /// # Errors
+    /// `InvalidEpochLen` outside 1 to [`MAX_EPOCH_LEN`]; nothing changes then.
+    pub fn set_epoch_len(&self, len: u64) -> Result<(), ReadError> {
+        if !(1..=MAX_EPOCH_LEN).contains(&len) {
+            return Err(ReadError::InvalidEpochLen { len, max: MAX_EPOCH_LEN });
+        }
+        self.state().epoch_len = len;
+        Ok(())
+    }
+
+    /// Make another table active: rows as identities in the order they are drawn by, with their weights. The stream begins
+    /// anew and the epoch length becomes the number of rows.
+    ///
+    /// # Errors
+    /// `InvalidTable`, `TooManyRows`; nothing changes then.
+    pub fn update_table(
+        &self,
+        ids: impl ExactSizeIterator<Item = (u64, u64)>,
+        weights: &[f64],
+        attachment: Option<Attachment>,
+    ) -> Result<(), ReadError> {
+        let ReaderConfig { seed, shuffle, .. } = self.config;
+        let table = ActiveTable::new(&self.catalog, seed, shuffle, ids, weights, attachment)?;
+        let table = Arc::new(table);
+        let mut state = self.state();
+        *state = State { epoch_len: table.num_rows(), table, cursor: 0 };
+        Ok(())
+    }
+
+    /// Take the next window of the stream. The table and the window are fixed now, whatever happens later.
+    ///
+    /// # Errors
+    /// `Sampler` at the end of the stream, after 2^64 draws.
+    pub fn iter(&self) -> Result<SampleIter, ReadError> {
+        let mut state = self.state();
+        let start = state.cursor;
+        let end = start.checked_add(state.epoch_len).ok_or(ReadError::StreamExhausted)?;
+        state.cursor = end;
+        let table = Arc::clone(&state.table);
+        drop(state);
+        let snapshot = Snapshot { pool: Arc::clone(&self.pool), catalog: Arc::clone(&self.catalog), table };
+        Ok(SampleIter::new(snapshot, start, end, self.config.prefetch_size))
+    }
+
+    /// Read samples by identity, in the order asked for, wherever the stream is. Each block holds up to 64.
+    ///
+    /// # Errors
+    /// `UnknownSample` before anything is read, `Pool`; a sample that cannot be read is in its block.
+    pub fn get_many(&self, ids: &[(u64, u64)]) -> Result<Vec<Block>, ReadError> {
+        let samples = ids
+            .iter()
+            .map(|(cache_id, sample_id)| self.catalog.sample(*cache_id, *sample_id))
+            .collect::<Result<Vec<_>, _>>()?;
+        let pooled = samples.len() > 1
+            && samples.iter().any(|(place, _)| !self.catalog.caches()[*place as usize].is_direct());
+        if !pooled {
+            return Ok(samples
+                .chunks(BLOCK_LEN)
+                .map(|chunk| {
+                    let mut block = Block::new(Arc::clone(&self.catalog));
+                    block.fill(chunk.iter().copied());
+                    block
+                })
+                .collect());
+        }
+        let mut window = OrderedWindow::new(Arc::clone(&self.pool));
+        let share = samples.len().div_ceil(self.pool.num_workers()).clamp(1, BLOCK_LEN);
+        for chunk in samples.chunks(share) {
+            let (catalog, chunk) = (Arc::clone(&self.catalog), chunk.to_vec());
+            window.submit(move || {
+                let mut block = Block::new(catalog);
+                block.fill(chunk.into_iter());
+                block
+            })?;
+        }
+        let mut blocks = Vec::new();
+        while let Some(block) = window.next() {
+            blocks.push(block?);
+        }
+        Ok(blocks)
+    }
+
+    /// Read one sample by identity.
+    ///
+    /// # Errors
+    /// `UnknownSample`, `Record`, `Io`.
+    pub fn get(&self, cache_id: u64, sample_id: u64) -> Result<Sample, ReadError> {
+        let mut blocks = self.get_many(&[(cache_id, sample_id)])?;
+        Sample::from_ref(blocks[0].sample(0)?)
+    }
+}

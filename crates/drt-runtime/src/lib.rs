@@ -1,0 +1,11 @@
+#![doc = include_str!("../README.md")]
+
+mod cancel;
+mod error;
+mod pool;
+mod window;
+
+pub use cancel::CancelToken;
+pub use error::PoolError;
+pub use pool::{JobHandle, WorkerPool};
+pub use window::OrderedWindow;

@@ -1,0 +1,122 @@
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+
+use crate::PoolError;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A fixed set of threads that run jobs in submission order (each thread takes the oldest waiting job).
+///
+/// The queue is unbounded: whoever submits bounds its own work, since only it knows what a job weighs.
+#[derive(Debug)]
+pub struct WorkerPool {
+    jobs: Sender<Job>,
+    num_workers: usize,
+    owner: u32,
+}
+
+impl WorkerPool {
+    /// Start exactly `num_workers` threads.
+    ///
+    /// # Errors
+    /// `NoWorkers` for zero; `SpawnFailed` when the system refuses a thread (those already started end at once).
+    pub fn new(num_workers: usize) -> Result<Self, PoolError> {
+        if num_workers == 0 {
+            return Err(PoolError::NoWorkers);
+        }
+        let (jobs, queue) = unbounded::<Job>();
+        for index in 0..num_workers {
+            let queue = queue.clone();
+            thread::Builder::new()
+                .name(format!("drt-worker-{index}"))
+                .spawn(move || {
+                    for job in queue {
+                        // A job made by `submit` has caught its own panic; this guards `spawn`.
+                        drop(catch_unwind(AssertUnwindSafe(job)));
+                    }
+                })
+                .map_err(|error| PoolError::SpawnFailed { index, num_workers, message: error.to_string() })?;
+        }
+        Ok(Self { jobs, num_workers, owner: std::process::id() })
+    }
+
+    /// The number of threads, fixed at construction.
+    pub fn num_workers(&self) -> usize {
+        self.num_workers
+    }
+
+    /// Does this process own the threads?
+    ///
+    /// # Errors
+    /// `Forked` in a child of the process that made the pool.
+    pub fn ensure_owner(&self) -> Result<(), PoolError> {
+        let child = std::process::id();
+        if child == self.owner { Ok(()) } else { Err(PoolError::Forked { owner: self.owner, child }) }
+    }
+
+    /// Run a job whose outcome nobody waits for. A panic in it is swallowed: report through the job itself.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn spawn(&self, job: impl FnOnce() + Send + 'static) -> Result<(), PoolError> {
+        self.ensure_owner()?;
+        // The threads hold receivers for as long as `self` holds the sender, so the channel is connected.
+        self.jobs.send(Box::new(job)).map_err(|_| PoolError::JobPanicked { message: "the worker threads are gone".into() })
+    }
+
+    /// Run a job and get a handle to its result.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn submit<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<JobHandle<T>, PoolError> {
+        let (result, handle) = bounded(1);
+        self.spawn(move || {
+            let outcome = catch_unwind(AssertUnwindSafe(job))
+                .map_err(|payload| PoolError::JobPanicked { message: panic_message(payload.as_ref()) });
+            // A dropped handle means that nobody wants the result any more.
+            let _ = result.send(outcome);
+        })?;
+        Ok(JobHandle { result: handle })
+    }
+}
+
+/// One submitted job's result-to-be.
+#[derive(Debug)]
+pub struct JobHandle<T> {
+    result: Receiver<Result<T, PoolError>>,
+}
+
+impl<T> JobHandle<T> {
+    /// Wait until the job has run.
+    ///
+    /// # Errors
+    /// `JobPanicked`.
+    pub fn wait(self) -> Result<T, PoolError> {
+        self.result.recv().unwrap_or_else(|_| Err(lost_job()))
+    }
+
+    /// Wait at most `timeout`; `None` when the job has not finished by then.
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<Result<T, PoolError>> {
+        match self.result.recv_timeout(timeout) {
+            Ok(outcome) => Some(outcome),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Err(lost_job())),
+        }
+    }
+}
+
+fn lost_job() -> PoolError {
+    PoolError::JobPanicked { message: "the job was dropped before it ran".into() }
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,56 @@
+//! The one error enum of this crate.
+
+/// Why a plan, a table of weights or a window was refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SamplerError {
+    /// There is no row to draw.
+    #[error("the population is empty: a plan needs at least one row")]
+    EmptyPopulation,
+
+    /// The population has more rows than a plan can hold.
+    #[error("the population has {population} rows, and a plan holds at most {maximum}")]
+    PopulationTooLarge {
+        /// Rows asked for; counting stops at the first row too many.
+        population: u64,
+        /// The largest population allowed, [`MAX_POPULATION`](crate::MAX_POPULATION).
+        maximum: u64,
+    },
+
+    /// A weight is zero, negative, infinite or not a number.
+    #[error("the weight of row {row} is {weight}, and a weight must be finite and greater than zero")]
+    InvalidWeight {
+        /// Row position of the first weight refused, from 0.
+        row: u64,
+        /// The weight found there.
+        weight: f64,
+    },
+
+    /// Exported table bytes are not a whole number of entries.
+    #[error("a sampling table has {found_bytes} bytes, which is not a whole number of {entry_bytes}-byte entries")]
+    TableLength {
+        /// Length of the bytes found.
+        found_bytes: u64,
+        /// Length of one entry, [`TABLE_ENTRY_BYTES`](crate::TABLE_ENTRY_BYTES).
+        entry_bytes: u64,
+    },
+
+    /// An exported table names a row that the population does not have.
+    #[error("entry {row} of a sampling table names row {alias}, and the population has {population} rows")]
+    TableAlias {
+        /// Position of the first entry refused, from 0.
+        row: u64,
+        /// The row it names.
+        alias: u64,
+        /// Rows in the table.
+        population: u64,
+    },
+
+    /// A window would reach past the last position of a stream, 2^64 - 2.
+    #[error("a window of {len} draws from position {position} would pass the end of the stream at 2^64 - 1")]
+    StreamExhausted {
+        /// Where the window would start.
+        position: u64,
+        /// Draws asked for.
+        len: u64,
+    },
+}

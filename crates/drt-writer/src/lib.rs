@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+
+mod block;
+mod config;
+mod error;
+pub mod fs;
+mod gate;
+mod pipeline;
+pub mod progress;
+mod publish;
+mod source;
+mod writer;
+
+pub use block::{Payload, SharedPayload};
+pub use config::WriterConfig;
+pub use error::WriteError;
+pub use source::{CacheInput, CacheSource, IterSource, OwnedValue, write_cache};
+pub use writer::CacheWriter;

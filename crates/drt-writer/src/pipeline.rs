@@ -1,0 +1,391 @@
+//! Pulled blocks in, shards out: encode in parallel, commit in source order, write and hash side by side.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use drt_format::{CompressionAlgo, IndexEntry, RowEncoder, Sha256Digest, Sha256Hasher, shard_file_name};
+use drt_metadata::MetadataBuilder;
+use drt_runtime::{CancelToken, PoolError, WorkerPool};
+
+use crate::WriteError;
+use crate::block::{EncodedBlock, InputBlock};
+use crate::fs::{CacheFile, CacheFs};
+use crate::gate::{Gate, Limits, Pass};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic in a job is recorded as a failure of the write, so what it left locked is never read again.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One shard's totals.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ShardTotals {
+    pub(crate) payload_bytes: u64,
+    pub(crate) byte_len: u64,
+}
+
+/// What the commits of all blocks add up to.
+#[derive(Default)]
+pub(crate) struct Committed {
+    pub(crate) shards: Vec<ShardTotals>,
+    pub(crate) index: Vec<u8>,
+    pub(crate) checksums: Vec<u8>,
+    /// `None` before the first block.
+    pub(crate) metadata: Option<MetadataBuilder>,
+    max_shard_bytes: u64,
+    next_block: u64,
+    waiting: BTreeMap<u64, (EncodedBlock, Pass)>,
+}
+
+/// A run of one block's records that lies in one shard.
+struct Span {
+    shard: usize,
+    records: Range<usize>,
+}
+
+struct Task {
+    block: EncodedBlock,
+    spans: Vec<Span>,
+    _pass: Pass,
+}
+
+impl Committed {
+    /// Give every record of the block its place.
+    fn place(&mut self, block: EncodedBlock, pass: Pass) -> Task {
+        let mut spans: Vec<Span> = Vec::new();
+        for (at, record) in block.records.iter().enumerate() {
+            let len = record.len();
+            let full = self.shards.last().is_none_or(|shard| {
+                shard.byte_len > 0 && shard.byte_len.saturating_add(len) > self.max_shard_bytes
+            });
+            if full {
+                self.shards.push(ShardTotals::default());
+            }
+            let shard = self.shards.len() - 1;
+            match spans.last_mut() {
+                Some(span) if span.shard == shard => span.records.end = at + 1,
+                _ => spans.push(Span { shard, records: at..at + 1 }),
+            }
+            let totals = &mut self.shards[shard];
+            let entry = IndexEntry { shard: shard as u64, offset: totals.byte_len, len };
+            self.index.extend_from_slice(&entry.encode());
+            self.checksums.extend_from_slice(&record.checksum.to_le_bytes());
+            totals.byte_len += len;
+            totals.payload_bytes += record.payload_len;
+        }
+        match &mut self.metadata {
+            Some(metadata) => metadata.append(&block.metadata),
+            None => self.metadata = Some(block.metadata.clone()),
+        }
+        Task { block, spans, _pass: pass }
+    }
+}
+
+/// A queue that one job at a time works off, in order.
+struct Lane<W> {
+    state: Mutex<LaneState>,
+    worker: Mutex<W>,
+}
+
+#[derive(Default)]
+struct LaneState {
+    queue: VecDeque<Arc<Task>>,
+    running: bool,
+}
+
+impl<W> Lane<W> {
+    fn new(worker: W) -> Self {
+        Self { state: Mutex::default(), worker: Mutex::new(worker) }
+    }
+
+    /// Queue a task; true when the caller has to start a job for the lane.
+    fn push(&self, task: Arc<Task>) -> bool {
+        let mut state = lock(&self.state);
+        state.queue.push_back(task);
+        !std::mem::replace(&mut state.running, true)
+    }
+
+    fn pop(&self) -> Option<Arc<Task>> {
+        let mut state = lock(&self.state);
+        let task = state.queue.pop_front();
+        state.running = task.is_some();
+        task
+    }
+
+    fn clear(&self) {
+        lock(&self.state).queue.clear();
+    }
+}
+
+struct ShardFiles {
+    open: Option<(usize, Box<dyn CacheFile>)>,
+}
+
+#[derive(Default)]
+struct ShardHashes {
+    open: Option<(usize, Sha256Hasher)>,
+    done: Vec<Sha256Digest>,
+}
+
+struct Shared {
+    pool: Arc<WorkerPool>,
+    fs: Arc<dyn CacheFs>,
+    shards_dir: PathBuf,
+    rows: RowEncoder,
+    algo: CompressionAlgo,
+    committed: Mutex<Committed>,
+    files: Lane<ShardFiles>,
+    hashes: Lane<ShardHashes>,
+    failure: Mutex<Option<WriteError>>,
+    stopped: CancelToken,
+    gate: Arc<Gate>,
+}
+
+/// Records a panic of the job that holds it.
+struct Witness(Arc<Shared>);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(WriteError::Pool(PoolError::JobPanicked { message: "see the message printed above".into() }));
+        }
+    }
+}
+
+impl Shared {
+    fn fail(&self, error: WriteError) {
+        lock(&self.failure).get_or_insert(error);
+        self.stopped.cancel();
+    }
+
+    /// Run a step of the write on the pool. What goes wrong in it becomes the failure of the write.
+    fn spawn(self: &Arc<Self>, step: impl FnOnce(&Arc<Self>) -> Result<(), WriteError> + Send + 'static) {
+        let witness = Witness(Arc::clone(self));
+        let outcome = self.pool.spawn(move || {
+            if let Err(error) = step(&witness.0) {
+                witness.0.fail(error);
+            }
+        });
+        if let Err(error) = outcome {
+            self.fail(error.into());
+        }
+    }
+
+    fn commit(self: &Arc<Self>, number: u64, block: EncodedBlock, pass: Pass) {
+        let mut committed = lock(&self.committed);
+        committed.waiting.insert(number, (block, pass));
+        loop {
+            let next = committed.next_block;
+            let Some((block, pass)) = committed.waiting.remove(&next) else { break };
+            committed.next_block += 1;
+            let task = Arc::new(committed.place(block, pass));
+            // Still under the lock: lanes must get the tasks in the order in which they were placed.
+            if self.files.push(Arc::clone(&task)) {
+                self.spawn(|shared| shared.run_files());
+            }
+            if self.hashes.push(task) {
+                self.spawn(|shared| shared.run_hashes());
+            }
+        }
+    }
+
+    fn run_files(self: &Arc<Self>) -> Result<(), WriteError> {
+        let mut files = lock(&self.files.worker);
+        while let Some(task) = self.files.pop() {
+            if self.stopped.is_cancelled() {
+                continue;
+            }
+            for span in &task.spans {
+                self.write_span(&mut files, &task.block, span)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_span(self: &Arc<Self>, files: &mut ShardFiles, block: &EncodedBlock, span: &Span) -> Result<(), WriteError> {
+        let path = self.shards_dir.join(shard_file_name(span.shard as u64));
+        if files.open.as_ref().is_none_or(|(shard, _)| *shard != span.shard) {
+            let file = self.fs.create_file(&path).map_err(WriteError::io("create", &path))?;
+            if let Some((shard, full)) = files.open.replace((span.shard, file)) {
+                self.sync_later(shard, full);
+            }
+        }
+        if let Some((_, file)) = &mut files.open {
+            write_all(file.as_mut(), &block.slices(span.records.clone())).map_err(WriteError::io("write", &path))?;
+        }
+        Ok(())
+    }
+
+    /// Wait for the disk on another thread, while the next shard fills.
+    fn sync_later(self: &Arc<Self>, shard: usize, mut file: Box<dyn CacheFile>) {
+        let pass = self.gate.enter(0);
+        self.spawn(move |shared| {
+            let _pass = pass;
+            if shared.stopped.is_cancelled() {
+                return Ok(());
+            }
+            let path = shared.shards_dir.join(shard_file_name(shard as u64));
+            file.sync().map_err(WriteError::io("sync", path))
+        });
+    }
+
+    fn run_hashes(self: &Arc<Self>) -> Result<(), WriteError> {
+        let mut hashes = lock(&self.hashes.worker);
+        while let Some(task) = self.hashes.pop() {
+            if self.stopped.is_cancelled() {
+                continue;
+            }
+            for span in &task.spans {
+                hashes.update(&task.block, span);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ShardHashes {
+    fn update(&mut self, block: &EncodedBlock, span: &Span) {
+        if self.open.as_ref().is_none_or(|(shard, _)| *shard != span.shard)
+            && let Some((_, full)) = self.open.replace((span.shard, Sha256Hasher::new()))
+        {
+            self.done.push(full.finish());
+        }
+        if let Some((_, hasher)) = &mut self.open {
+            for slice in block.slices(span.records.clone()) {
+                hasher.update(slice);
+            }
+        }
+    }
+}
+
+fn write_all(file: &mut dyn CacheFile, slices: &[&[u8]]) -> io::Result<()> {
+    // The system takes at most 1024 slices a call.
+    for slices in slices.chunks(1024) {
+        let mut slices: Vec<_> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+        let mut left = slices.as_mut_slice();
+        IoSlice::advance_slices(&mut left, 0); // leading empty slices would look like a full disk below
+        while !left.is_empty() {
+            match file.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut left, written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The part of a write that runs on the pool.
+pub(crate) struct Pipeline {
+    shared: Arc<Shared>,
+    blocks: u64,
+}
+
+/// Everything the manifest needs to know of the shards.
+pub(crate) struct Outcome {
+    pub(crate) committed: Committed,
+    pub(crate) digests: Vec<Sha256Digest>,
+}
+
+impl Pipeline {
+    pub(crate) fn new(
+        pool: Arc<WorkerPool>,
+        fs: Arc<dyn CacheFs>,
+        shards_dir: PathBuf,
+        rows: RowEncoder,
+        algo: CompressionAlgo,
+        max_shard_bytes: u64,
+    ) -> Self {
+        let committed = Committed { max_shard_bytes, ..Committed::default() };
+        let shared = Shared {
+            pool,
+            fs,
+            shards_dir,
+            rows,
+            algo,
+            committed: Mutex::new(committed),
+            files: Lane::new(ShardFiles { open: None }),
+            hashes: Lane::new(ShardHashes::default()),
+            failure: Mutex::new(None),
+            stopped: CancelToken::new(),
+            gate: Arc::default(),
+        };
+        Self { shared: Arc::new(shared), blocks: 0 }
+    }
+
+    /// What went wrong so far, once.
+    pub(crate) fn take_failure(&self) -> Result<(), WriteError> {
+        lock(&self.shared.failure).take().map_or(Ok(()), Err)
+    }
+
+    /// Wait for room, then start on a block.
+    ///
+    /// # Errors
+    /// An earlier block's failure; `Interrupted` when `stop` said so.
+    pub(crate) fn submit(&mut self, block: InputBlock, limits: Limits, stop: &mut dyn FnMut() -> bool) -> Result<(), WriteError> {
+        self.wait(limits, stop)?;
+        let pass = self.shared.gate.enter(block.num_bytes());
+        let number = self.blocks;
+        self.blocks += 1;
+        self.shared.spawn(move |shared| {
+            if shared.stopped.is_cancelled() {
+                return Ok(());
+            }
+            let block =
+                block.encode(&shared.rows, shared.algo).map_err(|(row, source)| WriteError::Payload { row, source })?;
+            shared.commit(number, block, pass);
+            Ok(())
+        });
+        Ok(())
+    }
+
+    fn wait(&self, limits: Limits, stop: &mut dyn FnMut() -> bool) -> Result<(), WriteError> {
+        let mut interrupted = false;
+        let mut give_up = || {
+            interrupted = stop();
+            interrupted || self.shared.stopped.is_cancelled()
+        };
+        self.shared.gate.wait_below(limits, &mut give_up);
+        self.take_failure()?;
+        if interrupted { Err(WriteError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Wait until all that was submitted is written and synced.
+    ///
+    /// # Errors
+    /// Any block's failure; `Interrupted` when `stop` said so.
+    pub(crate) fn finish(self, stop: &mut dyn FnMut() -> bool) -> Result<Outcome, WriteError> {
+        self.wait(Limits::EMPTY, stop)?;
+        let last = lock(&self.shared.files.worker).open.take();
+        if let Some((shard, file)) = last {
+            self.shared.sync_later(shard, file);
+        }
+        self.wait(Limits::EMPTY, stop)?;
+        let mut hashes = std::mem::take(&mut *lock(&self.shared.hashes.worker));
+        hashes.done.extend(hashes.open.take().map(|(_, hasher)| hasher.finish()));
+        Ok(Outcome { committed: std::mem::take(&mut *lock(&self.shared.committed)), digests: hashes.done })
+    }
+}
+
+impl Drop for Pipeline {
+    /// Stop what is on its way and wait for it, so that the work folder can be removed.
+    fn drop(&mut self) {
+        self.shared.stopped.cancel();
+        if self.shared.pool.ensure_owner().is_err() {
+            return;
+        }
+        loop {
+            // Blocks that wait for one that failed, or for a lane that died, would stay inside for ever.
+            lock(&self.shared.committed).waiting.clear();
+            self.shared.files.clear();
+            self.shared.hashes.clear();
+            if self.shared.gate.wait_below(Limits::EMPTY, &mut || true) {
+                return;
+            }
+        }
+    }
+}

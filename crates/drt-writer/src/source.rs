@@ -1,0 +1,112 @@
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use drt_format::MetadataValue;
+use drt_runtime::WorkerPool;
+
+use crate::progress::ProgressSink;
+use crate::{CacheWriter, Payload, WriteError, WriterConfig};
+
+/// A metadata value that owns its text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OwnedValue {
+    /// True or false.
+    Bool(bool),
+    /// A 64-bit signed integer.
+    Int(i64),
+    /// A finite 64-bit float.
+    Float(f64),
+    /// UTF-8 text.
+    String(String),
+}
+
+impl OwnedValue {
+    /// The value without its ownership.
+    pub fn as_value(&self) -> MetadataValue<'_> {
+        match self {
+            Self::Bool(value) => MetadataValue::Bool(*value),
+            Self::Int(value) => MetadataValue::Int(*value),
+            Self::Float(value) => MetadataValue::Float(*value),
+            Self::String(value) => MetadataValue::String(value),
+        }
+    }
+}
+
+/// One sample on its way into a cache.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CacheInput {
+    /// The payload, stored as it is or compressed.
+    pub data: Vec<u8>,
+    /// Names and values of the metadata, in any order; every sample of a source has the same names and kinds.
+    pub metadata: Vec<(String, OwnedValue)>,
+}
+
+/// A name and its samples.
+pub trait CacheSource {
+    /// The cache's folder name, and the text its `cache_id` is derived from.
+    fn name(&self) -> &str;
+
+    /// The next sample, `None` after the last.
+    ///
+    /// # Errors
+    /// Whatever the source needs to say; the write stops and nothing is published.
+    fn next_sample(&mut self) -> Result<Option<CacheInput>, Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// Any iterator of samples, under a name.
+#[derive(Debug, Clone)]
+pub struct IterSource<I> {
+    name: String,
+    samples: I,
+}
+
+impl<I: Iterator<Item = CacheInput>> IterSource<I> {
+    /// A source of infallible samples.
+    pub fn new(name: impl Into<String>, samples: impl IntoIterator<IntoIter = I>) -> Self {
+        Self { name: name.into(), samples: samples.into_iter() }
+    }
+}
+
+impl<I: Iterator<Item = CacheInput>> CacheSource for IterSource<I> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn next_sample(&mut self) -> Result<Option<CacheInput>, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.samples.next())
+    }
+}
+
+/// Write one source under `base` and publish it as `base/NAME`.
+///
+/// Samples are pulled on this thread and encoded, hashed and written by the pool's. The cache's bytes depend on the samples
+/// and the configuration alone. Returns the cache's path.
+///
+/// # Errors
+/// Any [`WriteError`]; the work folder is then removed and nothing stands at `base/NAME`.
+pub fn write_cache(
+    pool: &Arc<WorkerPool>,
+    source: &mut dyn CacheSource,
+    base: &Path,
+    config: &WriterConfig,
+    progress: &dyn ProgressSink,
+) -> Result<PathBuf, WriteError> {
+    let mut never = || false;
+    let mut writer = CacheWriter::create(Arc::clone(pool), base, source.name(), config.clone())?;
+    loop {
+        let row = writer.num_samples();
+        let Some(sample) = source.next_sample().map_err(|source| WriteError::Source { row, source })? else { break };
+        let metadata: Vec<_> = sample.metadata.iter().map(|(name, value)| (name.as_str(), value.as_value())).collect();
+        progress.advanced(1, sample.data.len() as u64);
+        let payload = if sample.data.len() < Payload::SHARE_FROM {
+            Payload::Copy(&sample.data)
+        } else {
+            Payload::Shared(Arc::new(sample.data))
+        };
+        writer.push(payload, &metadata)?;
+        if writer.needs_flush() {
+            writer.flush(&mut never)?;
+        }
+    }
+    writer.finish(&mut never)
+}

@@ -1,0 +1,292 @@
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use drt_format::constants::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, RECORD_CHECKSUMS_FILE, SHARDS_DIR};
+use drt_format::{
+    CacheId, FormatError, FormatVersion, Manifest, MetadataField, MetadataSchema, MetadataValue, RecordChecksumAlgo,
+    RecordChecksums, RowEncoder, Sha256Digest, Sha256Hasher, ShardEntry, WriterInfo, shard_file_name, validate_source_name,
+};
+use drt_metadata::{MetadataBuilder, MetadataError};
+use drt_runtime::WorkerPool;
+
+use crate::block::{InputBlock, Payload};
+use crate::fs::{CacheFile, CacheFs, StdFs};
+use crate::gate::Limits;
+use crate::pipeline::{Committed, Outcome, Pipeline};
+use crate::publish::WorkDir;
+use crate::{WriteError, WriterConfig};
+
+/// A block is handed to the pool when it has this many samples,
+const BLOCK_ROWS: usize = 1024;
+/// or this many bytes.
+const BLOCK_BYTES: usize = 512 * 1024;
+/// Bytes that may be on their way at one time, unless one block alone is larger.
+const MAX_BYTES_IN_FLIGHT: usize = 64 * 1024 * 1024;
+
+/// One cache being written: samples are pushed, then the whole is published.
+///
+/// ```text
+/// push ──► block ──flush──► encode (pool, parallel) ──► place (source order) ──┬─► shard files (pool)
+///                                                                              └─► SHA-256     (pool)
+/// finish ──► metadata.arrow, index.bin, checksums, manifest.json ──► fsync ──► rename
+/// ```
+///
+/// `push` never waits, so that a caller may hold a lock of its own around it; `flush` and `finish` do. Dropping the writer
+/// before `finish` leaves nothing behind.
+pub struct CacheWriter {
+    // Dropped in this order: the jobs end before the folder that they write to goes.
+    pipeline: Option<Pipeline>,
+    work: WorkDir,
+    fs: Arc<dyn CacheFs>,
+    pool: Arc<WorkerPool>,
+    config: WriterConfig,
+    name: String,
+    num_samples: u64,
+    state: Option<SchemaState>,
+}
+
+struct SchemaState {
+    schema: MetadataSchema,
+    block: InputBlock,
+}
+
+impl CacheWriter {
+    /// Begin a cache that will stand at `base/name`.
+    ///
+    /// # Errors
+    /// `InvalidName`, `TargetExists`, `Io`.
+    pub fn create(pool: Arc<WorkerPool>, base: &Path, name: &str, config: WriterConfig) -> Result<Self, WriteError> {
+        Self::create_on(Arc::new(StdFs), pool, base, name, config)
+    }
+
+    /// The same, over a file system of the caller's.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_on(
+        fs: Arc<dyn CacheFs>,
+        pool: Arc<WorkerPool>,
+        base: &Path,
+        name: &str,
+        config: WriterConfig,
+    ) -> Result<Self, WriteError> {
+        validate_source_name(name).map_err(WriteError::InvalidName)?;
+        pool.ensure_owner()?;
+        let path = base.join(name);
+        if fs.exists(&path).map_err(WriteError::io("look for", &path))? {
+            return Err(WriteError::TargetExists { path });
+        }
+        let work = WorkDir::create(Arc::clone(&fs), base)?;
+        Ok(Self { pipeline: None, work, fs, pool, config, name: name.to_owned(), num_samples: 0, state: None })
+    }
+
+    /// Samples pushed so far.
+    pub fn num_samples(&self) -> u64 {
+        self.num_samples
+    }
+
+    /// The columns, in column order, once the first sample has fixed them.
+    pub fn schema(&self) -> Option<&MetadataSchema> {
+        self.state.as_ref().map(|state| &state.schema)
+    }
+
+    /// Add a sample, its metadata by name in any order.
+    ///
+    /// # Errors
+    /// `InvalidSchema`, `ColumnsDiffer`, `KindDiffers`, `NonFinite`, `Metadata`, `Payload`: each names the sample. Nothing of it
+    /// is kept.
+    pub fn push(&mut self, payload: Payload<'_>, metadata: &[(&str, MetadataValue<'_>)]) -> Result<(), WriteError> {
+        let row = self.num_samples;
+        if self.state.is_none() {
+            self.fix_schema(metadata)?;
+        }
+        let schema = &self.state.as_ref().expect("fixed above").schema;
+        if metadata.len() != schema.len() {
+            return Err(columns_differ(row, schema, metadata));
+        }
+        let mut values = Vec::with_capacity(schema.len());
+        for field in schema.fields() {
+            let Some((_, value)) = metadata.iter().find(|(name, _)| *name == field.name) else {
+                return Err(columns_differ(row, schema, metadata));
+            };
+            values.push(*value);
+        }
+        self.push_values(payload, &values)
+    }
+
+    /// Fix the columns as the first sample's metadata has them.
+    ///
+    /// # Errors
+    /// `InvalidSchema`.
+    pub fn fix_schema(&mut self, metadata: &[(&str, MetadataValue<'_>)]) -> Result<&MetadataSchema, WriteError> {
+        let row = self.num_samples;
+        let fields =
+            metadata.iter().map(|(name, value)| MetadataField { name: (*name).to_owned(), kind: value.kind() }).collect();
+        let invalid = |source| WriteError::InvalidSchema { row, source };
+        let (schema, _) = MetadataSchema::from_unsorted(fields).map_err(invalid)?;
+        schema.validate_for_write().map_err(invalid)?;
+        self.pipeline = Some(Pipeline::new(
+            Arc::clone(&self.pool),
+            Arc::clone(&self.fs),
+            self.work.path().join(SHARDS_DIR),
+            RowEncoder::new(&schema),
+            self.config.compression().algo,
+            self.config.max_shard_bytes(),
+        ));
+        let block = InputBlock::new(row, MetadataBuilder::new(&schema));
+        Ok(&self.state.insert(SchemaState { schema, block }).schema)
+    }
+
+    /// Add a sample, its metadata in column order.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    ///
+    /// # Panics
+    /// Before [`fix_schema`](Self::fix_schema) or a first `push`.
+    pub fn push_values(&mut self, payload: Payload<'_>, values: &[MetadataValue<'_>]) -> Result<(), WriteError> {
+        let row = self.num_samples;
+        let SchemaState { schema, block } = self.state.as_mut().expect("the columns are fixed before values are pushed");
+        for (field, value) in schema.fields().iter().zip(values) {
+            if let MetadataValue::Float(value) = value
+                && !value.is_finite()
+            {
+                return Err(WriteError::NonFinite { row, column: field.name.clone(), value: *value });
+            }
+        }
+        let len = payload.len();
+        let algo = self.config.compression().algo;
+        if len as u64 > algo.max_payload_len() {
+            let source = FormatError::PayloadTooLong { len, algo, limit: algo.max_payload_len() };
+            return Err(WriteError::Payload { row, source });
+        }
+        block.metadata_mut().push(values.iter().copied()).map_err(|error| match error {
+            MetadataError::KindMismatch { column, expected, found } => {
+                WriteError::KindDiffers { row, column, expected, found }
+            }
+            source => WriteError::Metadata { row, source },
+        })?;
+        block.push_payload(payload, values);
+        self.num_samples += 1;
+        Ok(())
+    }
+
+    /// Is it time to call [`flush`](Self::flush)?
+    pub fn needs_flush(&self) -> bool {
+        let Some(SchemaState { block, .. }) = &self.state else { return false };
+        block.num_rows() >= BLOCK_ROWS || block.num_bytes() >= BLOCK_BYTES
+    }
+
+    /// Hand what was pushed to the pool, waiting while too much is on its way already.
+    ///
+    /// `stop` is asked about every 50 ms of waiting whether to give up.
+    ///
+    /// # Errors
+    /// A failure of anything handed over earlier; `Interrupted`.
+    pub fn flush(&mut self, stop: &mut dyn FnMut() -> bool) -> Result<(), WriteError> {
+        let Some(SchemaState { schema, block }) = &mut self.state else { return Ok(()) };
+        let Some(pipeline) = &mut self.pipeline else { return Ok(()) };
+        if block.num_rows() == 0 {
+            return Ok(());
+        }
+        let next = InputBlock::new(self.num_samples, MetadataBuilder::new(schema));
+        let full = std::mem::replace(block, next);
+        // Two blocks a thread keep every thread busy; fewer when the caller asked for less.
+        let tasks = self.config.prefetch_size().min(2 * self.pool.num_workers());
+        pipeline.submit(full, Limits { tasks, bytes: MAX_BYTES_IN_FLIGHT }, stop)
+    }
+
+    /// Write what is left, make everything durable, and publish. Returns the cache's path.
+    ///
+    /// # Errors
+    /// `NoSamples`, `TargetExists` (another writer was faster), `Io`, `Interrupted`, or a failure of anything handed over
+    /// earlier.
+    pub fn finish(mut self, stop: &mut dyn FnMut() -> bool) -> Result<PathBuf, WriteError> {
+        self.flush(stop)?;
+        let (Some(pipeline), Some(SchemaState { schema, .. }), true) =
+            (self.pipeline.take(), self.state.take(), self.num_samples > 0)
+        else {
+            return Err(WriteError::NoSamples);
+        };
+        let Outcome { committed, digests } = pipeline.finish(stop)?;
+        let Committed { shards, index, checksums, metadata, .. } = committed;
+
+        let metadata = metadata.unwrap_or_else(|| MetadataBuilder::new(&schema));
+        let metadata_sha256 = self.write_file(METADATA_FILE, |file| {
+            metadata.write_ipc(&schema, file).map_err(|error| match error {
+                MetadataError::Write(error) => error,
+                other => io::Error::other(other),
+            })
+        })?;
+        let index_sha256 = self.write_file(INDEX_FILE, |file| file.write_all(&index))?;
+        let checksums_sha256 = self.write_file(RECORD_CHECKSUMS_FILE, |file| file.write_all(&checksums))?;
+
+        let shards = shards.iter().zip(digests).enumerate().map(|(number, (totals, sha256))| ShardEntry {
+            name: shard_file_name(number as u64),
+            uncompressed_byte_len: totals.payload_bytes,
+            byte_len: totals.byte_len,
+            compression: self.config.compression().clone(),
+            sha256,
+        });
+        let manifest = Manifest {
+            version: FormatVersion::V3,
+            cache_id: Some(CacheId::from_source_name(&self.name)),
+            source_name: self.name.clone(),
+            sample_count: self.num_samples,
+            schema,
+            metadata_sha256,
+            index_sha256,
+            shards: shards.collect(),
+            extra: serde_json::Map::new(),
+        };
+        let writer = WriterInfo { name: "dataset-rt".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        let checksums = RecordChecksums { algo: RecordChecksumAlgo::Xxh3_64, sha256: checksums_sha256 };
+        let manifest = manifest.with_writer(&writer).with_record_checksums(checksums);
+        self.write_file(MANIFEST_FILE, |file| file.write_all(&manifest.encode()))?;
+        self.work.publish(&self.name)
+    }
+
+    /// Write one file of the cache, durably, and return its digest.
+    fn write_file(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<Sha256Digest, WriteError> {
+        let path = self.work.path().join(name);
+        let file = self.fs.create_file(&path).map_err(WriteError::io("create", &path))?;
+        let mut file = HashedFile { file, hasher: Sha256Hasher::new() };
+        write(&mut file).map_err(WriteError::io("write", &path))?;
+        file.file.sync().map_err(WriteError::io("sync", &path))?;
+        Ok(file.hasher.finish())
+    }
+}
+
+fn columns_differ(row: u64, schema: &MetadataSchema, metadata: &[(&str, MetadataValue<'_>)]) -> WriteError {
+    let missing = schema.fields().iter().find(|field| metadata.iter().all(|(name, _)| *name != field.name));
+    let extra = metadata.iter().find(|(name, _)| schema.fields().iter().all(|field| field.name != *name));
+    let reason = match (missing, extra) {
+        (Some(field), _) => format!("metadata field {:?} is missing", field.name),
+        (None, Some((name, _))) => format!("metadata field {name:?} is not one of the first sample's"),
+        (None, None) => "a metadata field is given twice".to_owned(),
+    };
+    let names: Vec<_> = schema.fields().iter().map(|field| format!("{:?}", field.name)).collect();
+    WriteError::ColumnsDiffer { row, reason, expected: format!("[{}]", names.join(", ")) }
+}
+
+struct HashedFile {
+    file: Box<dyn CacheFile>,
+    hasher: Sha256Hasher,
+}
+
+impl Write for HashedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,95 @@
+"""Configuration models: frozen, checked when built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+CompressionAlgo: TypeAlias = Literal["none", "lz4"]
+"""How payloads are stored."""
+
+
+class ShardCompression(BaseModel):
+    """What is done to each payload on its way into a shard.
+
+    Attributes:
+        algo: `"none"` or `"lz4"`. Every payload is compressed alone, so any one can be read alone.
+        ratio: The compression ratio that is expected: positive and finite, exactly 1.0 for `"none"`. Kept in the manifest; nothing
+            reads it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    algo: CompressionAlgo = "none"
+    ratio: float = Field(default=1.0, gt=0)
+
+
+class WriterProfilerConfig(BaseModel):
+    """Whether and where a profile of a write is stored.
+
+    Attributes:
+        enabled: Collect timings and write them when the write ends.
+        path: The JSON file.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    enabled: bool = False
+    path: Path = Path("dataset_rt_profile.json")
+
+
+class WriterConfig(BaseModel):
+    """How caches are written. Their bytes depend on `max_shard_bytes` and `shard_compression` alone.
+
+    Attributes:
+        num_processes: Processes that write sources side by side; 0 writes one source after another in this process.
+        process_timeout_seconds: How long a writing process may take for one source, in seconds.
+        prefetch_size: Blocks of samples that may be on their way between the source and the disk.
+        max_shard_bytes: Bytes after which a new shard is begun. A record longer than that has a shard of its own.
+        shard_compression: What is done to each payload.
+        show_progress: Tell on standard error how the write goes: bars on a terminal, otherwise a line now and then.
+        validate_cache: Verify the checksums of a cache before it is reused.
+        profiler: Whether and where timings are stored.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    num_processes: int = Field(default=0, ge=0)
+    process_timeout_seconds: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
+    prefetch_size: int = Field(default=64, gt=0)
+    max_shard_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
+    shard_compression: ShardCompression = ShardCompression()
+    show_progress: bool = True
+    validate_cache: bool = False
+    profiler: WriterProfilerConfig = WriterProfilerConfig()
+
+
+class ReaderConfig(BaseModel):
+    """How caches are opened and drawn from.
+
+    Attributes:
+        seed: Seed of the draw stream, 0 to 2**64 - 1.
+        prefetch_size: Samples that are prepared ahead of the consumer.
+        shuffle: Draw rows by weight, with replacement; otherwise they come in table order, cyclically.
+        validate_cache: Verify all checksums when opening, and compare each record with the metadata table when it is read.
+        io: `"mmap"` maps payloads, the fastest on local disks. `"pread"` reads each record, for file systems whose files may
+            shrink or vanish while they are open: a mapped file that is truncated ends the process.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int
+    prefetch_size: int = Field(default=64, gt=0)
+    shuffle: bool = True
+    validate_cache: bool = False
+    io: Literal["mmap", "pread"] = "mmap"
+
+
+DEFAULT_SHARD_COMPRESSION = ShardCompression()
+DEFAULT_WRITER_PROFILER_CONFIG = WriterProfilerConfig()
+DEFAULT_WRITER_CONFIG = WriterConfig()
+
+for _public in (ShardCompression, WriterProfilerConfig, WriterConfig, ReaderConfig):
+    _public.__module__ = "dataset_rt.api"

@@ -1,0 +1,309 @@
+"""`DatasetRuntime`: the threads, and everything that is done with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataset_rt._native import Progress, Runtime
+from dataset_rt.exceptions import DatasetRTError, InvalidInputError
+
+if TYPE_CHECKING:
+    from dataset_rt._config import ReaderConfig, WriterConfig
+    from dataset_rt._dataset import CachedDataset
+    from dataset_rt._results import CacheSourcesDatasetResult, CacheWriteError, CacheWriteResult
+    from dataset_rt._source import CacheSource
+
+
+class DatasetRuntime:
+    """A fixed pool of native threads, and the operations that run on it.
+
+    Make one per process. Datasets and iterators keep the threads alive that they need; the threads end when the runtime and all
+    of those are gone.
+    """
+
+    def __init__(self, *, num_workers: int) -> None:
+        """Start the threads.
+
+        Args:
+            num_workers: How many, at least 1. It is never changed or guessed.
+
+        Raises:
+            TypeError: `num_workers` is not an integer.
+            InvalidInputError: It is 0 (also a ValueError).
+            OverflowError: It is negative or beyond 64 bits.
+        """
+        self._native = Runtime(num_workers=num_workers)
+
+    @property
+    def num_workers(self) -> int:
+        """The number of threads."""
+        return self._native.num_workers
+
+    def __repr__(self) -> str:
+        return f"DatasetRuntime(num_workers={self.num_workers})"
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a DatasetRuntime owns threads of this process and cannot be pickled; make one in each process")
+
+    def write_cache(
+        self,
+        sources: CacheSource | list[CacheSource],
+        path: str | Path,
+        *,
+        writer_config: WriterConfig | None = None,
+    ) -> list[CacheWriteResult]:
+        """Write one immutable cache per source, as `path/<source name>`.
+
+        Samples are pulled on the calling thread and checked when pulled; encoding, checksums and files are the pool's work. A cache
+        appears by one rename when everything in it is on the disk. A source that fails leaves nothing behind, and the others are
+        written all the same.
+
+        Args:
+            sources: One source, or a list of them. Their names must differ, also when case is ignored.
+            path: The base folder; made when it does not exist.
+            writer_config: How to write; None for the defaults.
+
+        Returns:
+            One `CacheWriteSuccess` or `CacheWriteError` per source, in their order.
+
+        Raises:
+            InvalidInputError: The configuration cannot be used, or two sources have one name (nothing is written then).
+            KeyboardInterrupt: And any other exception that is not an `Exception`: a source's or a signal's, unchanged. The running
+                source's cache is discarded, finished ones stay.
+
+        Source: docs/spec/v3.md, "Writing and publishing".
+        """
+        config = _writer_config(writer_config)
+        jobs = _name_sources(sources)
+        _check_names(jobs)
+        return self._write(jobs, _base_folder(path), config, reuse=False)
+
+    def from_cache_sources(
+        self,
+        sources: CacheSource | list[CacheSource],
+        path: str | Path,
+        *,
+        reader_config: ReaderConfig,
+        writer_config: WriterConfig | None = None,
+    ) -> CacheSourcesDatasetResult:
+        """Write the caches that are missing, reuse those that are there, and open all of them as one dataset.
+
+        A cache that exists is opened to see that it is one (and verified when `writer_config.validate_cache` says so); its source
+        is then not iterated. Whether source or configuration changed since it was written is not noticed: use another name for
+        other content.
+
+        Args:
+            sources: One source, or a list of them.
+            path: The base folder.
+            reader_config: How to read.
+            writer_config: How to write; None for the defaults.
+
+        Returns:
+            `CacheSourcesDatasetSuccess` when at least one cache was opened, otherwise `CacheSourcesDatasetError`. Both have one
+            result per source; a cache that cannot be opened with the others is an error there.
+
+        Raises:
+            InvalidInputError: As in `write_cache`.
+        """
+        from dataset_rt._results import CacheSourcesDatasetError, CacheSourcesDatasetSuccess, CacheWriteSuccess
+
+        config = _writer_config(writer_config)
+        jobs = _name_sources(sources)
+        _check_names(jobs)
+        results = self._write(jobs, _base_folder(path), config, reuse=True)
+        while usable := [result for result in results if isinstance(result, CacheWriteSuccess)]:
+            try:
+                dataset = self.cached_dataset([result.path for result in usable], reader_config=reader_config)
+            except DatasetRTError as error:
+                blamed = _blamed(error, [result.path for result in usable])
+                if blamed is None:
+                    raise
+                at = next(i for i, r in enumerate(results) if isinstance(r, CacheWriteSuccess) and r.path == blamed)
+                results[at] = _failure(results[at].source_name, error)
+            else:
+                return CacheSourcesDatasetSuccess(dataset, results)
+        if not results:
+            return CacheSourcesDatasetError(results, "no cache sources were given")
+        failures = [f"{result.source_name}: {result.message}" for result in results if not isinstance(result, CacheWriteSuccess)]
+        return CacheSourcesDatasetError(results, "no cache could be loaded: " + "; ".join(failures))
+
+    def cached_dataset(self, paths: Iterable[str | Path], *, reader_config: ReaderConfig) -> CachedDataset:
+        """Open published caches as one dataset.
+
+        Always checked: manifests, file lengths, index rows, the structure of the metadata tables. With
+        `reader_config.validate_cache` also the checksum of every file.
+
+        Args:
+            paths: The caches' folders. For caches of format 2 their order gives the `cache_id`s.
+            reader_config: How to open and draw.
+
+        Returns:
+            The dataset, with every sample active.
+
+        Raises:
+            InvalidInputError: No paths; two caches with one identity; different metadata columns; a seed that is out of range.
+            CacheNotFoundError: A path has no cache.
+            CorruptCacheError: A cache's files contradict each other.
+            UnsupportedVersionError: A cache of another format version.
+            StorageError: The file system refused.
+            OverflowError: The seed is outside 0 to 2**64 - 1.
+
+        Source: docs/spec/v3.md, "What readers check".
+        """
+        from dataset_rt._dataset import CachedDataset
+
+        if isinstance(paths, (str, bytes, os.PathLike)):
+            raise InvalidInputError(
+                f"paths must be a list of cache folders; got one path: write [{os.fspath(paths)!r}]", kind="invalid-argument"
+            )
+        folders = [Path(path) for path in paths]
+        native = self._native.open_dataset(
+            list[os.PathLike[str]](folders),
+            seed=reader_config.seed,
+            prefetch_size=reader_config.prefetch_size,
+            shuffle=reader_config.shuffle,
+            validate_cache=reader_config.validate_cache,
+            io=reader_config.io,
+        )
+        return CachedDataset._create(self, native, folders, reader_config)  # pyright: ignore[reportPrivateUsage]
+
+    def _write(self, jobs: Sequence[_Job], base: Path, config: WriterConfig, *, reuse: bool) -> list[CacheWriteResult]:
+        from dataset_rt._results import CacheWriteSuccess
+
+        progress = Progress(num_sources=len(jobs), show=config.show_progress)
+        results: list[CacheWriteResult] = []
+        for source, name, problem in jobs:
+            if problem is not None:
+                results.append(_failure(name, problem))
+                continue
+            target = base / name
+            try:
+                if reuse and os.path.lexists(target):
+                    self._native.check_cache(target, validate_cache=config.validate_cache)
+                else:
+                    self._native.write_source(
+                        source,
+                        name,
+                        base,
+                        max_shard_bytes=config.max_shard_bytes,
+                        compression=config.shard_compression.algo,
+                        ratio=config.shard_compression.ratio,
+                        prefetch_size=config.prefetch_size,
+                        progress=progress,
+                    )
+            except Exception as error:  # a source may raise anything, and the others still have their turn
+                results.append(_failure(name, error))
+            else:
+                results.append(CacheWriteSuccess(name, target))
+        return results
+
+
+_Job = tuple[object, str, Exception | None]
+"""A source, its name, and why it cannot be written if that is known already."""
+
+
+def _writer_config(config: WriterConfig | None) -> WriterConfig:
+    from dataset_rt._config import DEFAULT_WRITER_CONFIG
+
+    config = DEFAULT_WRITER_CONFIG if config is None else config
+    for name, unsupported in (("num_processes > 0", config.num_processes > 0), ("profiler.enabled", config.profiler.enabled)):
+        if unsupported:
+            raise InvalidInputError(f"WriterConfig: {name} is not supported by this release", kind="invalid-config")
+    algo, ratio = config.shard_compression.algo, config.shard_compression.ratio
+    if (algo == "none" and ratio != 1.0) or ratio == float("inf"):
+        raise InvalidInputError(
+            f"ShardCompression: ratio must be 1.0 for 'none' and finite for {algo!r}; got {ratio}", kind="invalid-config"
+        )
+    for name, value in (("max_shard_bytes", config.max_shard_bytes), ("prefetch_size", config.prefetch_size)):
+        if value >= 2**64:
+            raise InvalidInputError(f"WriterConfig: {name} must be below 2**64; got {value}", kind="invalid-config")
+    return config
+
+
+def _base_folder(path: object) -> Path:
+    if not isinstance(path, (str, Path)):
+        raise TypeError(f"path must be str or Path; got {type(path).__name__}")
+    return Path(path)
+
+
+def _name_sources(sources: object) -> list[_Job]:
+    """Find the sources' names. A list is several sources; anything else is one."""
+    listed: list[object] = list(sources) if isinstance(sources, list) else [sources]
+    jobs: list[_Job] = []
+    for position, source in enumerate(listed):
+        label = f"source[{position}]"
+        try:
+            name = source.name  # type: ignore[attr-defined]
+        except Exception as error:
+            problem = InvalidInputError(
+                f"the source has no usable name: {type(error).__name__}: {error}", kind="invalid-name"
+            )
+            problem.__cause__ = error
+            jobs.append((source, label, problem))
+            continue
+        if not isinstance(name, str):
+            problem = InvalidInputError(f"the source's name must be str; got {type(name).__name__}", kind="invalid-name")
+            jobs.append((source, label, problem))
+            continue
+        reason = _unusable_name(name)
+        if reason is not None:
+            problem = InvalidInputError(f"the source's name {name!r} {reason}", kind="invalid-name")
+            jobs.append((source, label, problem))
+            continue
+        jobs.append((source, name, None))
+    return jobs
+
+
+def _unusable_name(name: str) -> str | None:
+    """Why a name cannot be a folder's; the writer's own rules (docs/spec/v3.md, "Writing and publishing"), told early."""
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        return "has characters that UTF-8 cannot hold (lone surrogates)"
+    if name in {"", ".", ".."}:
+        return "is not a folder name"
+    if "/" in name or "\0" in name:
+        return "contains a '/' or a NUL character"
+    if len(encoded) > 255:
+        return f"has {len(encoded)} bytes, and file systems allow 255"
+    if name.lower() == "tmp":
+        return "is reserved for work folders"
+    return None
+
+
+def _check_names(jobs: Sequence[_Job]) -> None:
+    """Refuse a call in which two sources would become one folder, also on a disk that ignores case."""
+    import unicodedata
+
+    seen: dict[str, str] = {}
+    for _, name, problem in jobs:
+        if problem is not None:
+            continue
+        folded = unicodedata.normalize("NFC", name.casefold())
+        if folded in seen:
+            both = repr(name) if seen[folded] == name else f"{seen[folded]!r} and {name!r}"
+            raise InvalidInputError(f"two sources would have one cache folder: {both}", kind="duplicate-name")
+        seen[folded] = name
+
+
+def _failure(name: str, error: BaseException) -> CacheWriteError:
+    from dataset_rt._results import CacheWriteError
+
+    message = str(error) if isinstance(error, DatasetRTError) else f"{type(error).__name__}: {error}"
+    failure = CacheWriteError(name, message)
+    failure.exception = error
+    return failure
+
+
+def _blamed(error: DatasetRTError, paths: Sequence[Path]) -> Path | None:
+    """The cache that an error is about."""
+    if error.path is None:
+        return None
+    culprit = Path(error.path)
+    return next((path for path in paths if path == culprit or path in culprit.parents), None)
+
+
+DatasetRuntime.__module__ = "dataset_rt.api"

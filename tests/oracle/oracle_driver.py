@@ -1,0 +1,75 @@
+"""The public package as a service: JSON requests on stdin, one JSON answer per line on stdout.
+
+Run by the interpreter that `make_env.py` builds, never by the one under test:
+
+    {"do": "version"}
+    {"do": "write", "base": FOLDER, "sources": [{"name": ..., "maker": ..., "args": {...}}], "algo": "none",
+     "ratio": 1.0, "max_shard_bytes": 67108864, "num_workers": 2}
+    {"do": "read", "paths": [...], "validate": true, "shuffle": false, "seed": 0, "count": null}
+    {"do": "metadata", "paths": [...]}
+
+Answers are `{"ok": ...}` or `{"error": {"type": ..., "message": ...}}`. Sources are described by the name of a maker
+in `support/sources.py`, so both sides make the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import dataset_rt as drt
+from support import sources, values
+
+
+def open_dataset(request: dict[str, Any]) -> Any:
+    config = drt.ReaderConfig(
+        seed=request.get("seed", 0),
+        shuffle=request.get("shuffle", False),
+        validate_cache=request.get("validate", False),
+    )
+    return drt.DatasetRuntime(num_workers=2).cached_dataset(request["paths"], reader_config=config)
+
+
+def write(request: dict[str, Any]) -> list[list[str]]:
+    config = drt.WriterConfig(
+        show_progress=False,
+        max_shard_bytes=request.get("max_shard_bytes", 64 * 1024 * 1024),
+        shard_compression=drt.ShardCompression(algo=request.get("algo", "none"), ratio=request.get("ratio", 1.0)),
+    )
+    runtime = drt.DatasetRuntime(num_workers=request.get("num_workers", 2))
+    written = [sources.build(description) for description in request["sources"]]
+    results = runtime.write_cache(written, request["base"], writer_config=config)
+    return [[type(result).__name__, result.source_name, str(result[1])] for result in results]
+
+
+def read(request: dict[str, Any]) -> list[dict[str, Any]]:
+    dataset = open_dataset(request)
+    if request.get("count"):
+        dataset.set_epoch_len(request["count"])
+    return [values.plain_sample(sample) for sample in dataset]
+
+
+def metadata(request: dict[str, Any]) -> dict[str, Any]:
+    return values.plain_table(open_dataset(request).get_metadata())
+
+
+ACTIONS = {"version": lambda request: version("dataset-rt"), "write": write, "read": read, "metadata": metadata}
+
+
+def main() -> None:
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = {"ok": ACTIONS[request["do"]](request)}
+        except BaseException as error:  # panics are not Exceptions
+            answer = {"error": {"type": type(error).__name__, "message": str(error)}}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
