@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import deque
 from collections.abc import Sequence
 
 DRAWS, PERMUTATION = 1, 2
@@ -20,7 +21,7 @@ def chacha8_block(key: bytes, nonce: int, counter: int) -> bytes:
                 x[to] = (x[to] + x[by]) % 2**32
                 turned = (x[mixed] ^ x[to]) << bits
                 x[mixed] = turned % 2**32 | turned >> 32
-    return struct.pack("<16I", *((s + t) % 2**32 for s, t in zip(start, x)))
+    return struct.pack("<16I", *((s + t) % 2**32 for s, t in zip(start, x, strict=True)))
 
 
 def key_stream(seed: int, domain: int, offset: int, length: int) -> bytes:
@@ -43,20 +44,24 @@ def shares(weights: Sequence[float]) -> list[int]:
 def alias_table(weights: Sequence[float]) -> list[tuple[int, int]]:
     """The threshold and the alias of each bucket."""
     share, bucket = shares(weights), 2**64
-    light, heavy = (iter([row for row, s in enumerate(share) if (s < bucket) == want]) for want in (True, False))
-    table, row = [(0, 0)] * len(share), next(heavy)
-    left, top_up = share[row], next(light, None)
-    while row is not None:
+    light = deque(row for row, s in enumerate(share) if s < bucket)
+    heavy = deque(row for row, s in enumerate(share) if s >= bucket)
+    table = [(0, 0)] * len(share)
+    row = heavy.popleft()
+    left = share[row]
+    while True:
         if left < bucket:
-            opened, row = row, next(heavy)
+            opened, row = row, heavy.popleft()
             table[opened], left = (left, row), share[row] - (bucket - left)
-        elif top_up is not None:
-            table[top_up], left = (share[top_up], row), left - (bucket - share[top_up])
-            top_up = next(light, None)
+        elif light:
+            opened = light.popleft()
+            table[opened], left = (share[opened], row), left - (bucket - share[opened])
         else:
-            table[row], row = (bucket - 1, row), next(heavy, None)
-            left = share[row] if row is not None else 0
-    return table
+            table[row] = (bucket - 1, row)
+            if not heavy:
+                return table
+            row = heavy.popleft()
+            left = share[row]
 
 
 def multinomial(population: int, table: list[tuple[int, int]] | None, seed: int, position: int) -> int:
@@ -82,7 +87,7 @@ def permutation(population: int, seed: int, position: int) -> int:
     width = -(-population // height)
     while True:
         line, column = divmod(index, width)
-        for line_key, column_key in zip(words[0:12:2], words[1:12:2]):
+        for line_key, column_key in zip(words[0:12:2], words[1:12:2], strict=True):
             line = (line + (mix((column + line_key) % 2**64) * height >> 64)) % height
             column = (column + (mix((line + column_key) % 2**64) * width >> 64)) % width
         index = line * width + column

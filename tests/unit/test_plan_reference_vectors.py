@@ -9,9 +9,7 @@ from typing import Any
 import drt_plan
 import pytest
 
-VECTORS = json.loads(
-    (Path(__file__).resolve().parents[2] / "crates/drt-sampler/tests/vectors.json").read_text(encoding="utf-8")
-)
+VECTORS = json.loads((Path(__file__).resolve().parents[2] / "crates/drt-sampler/tests/vectors.json").read_text(encoding="utf-8"))
 
 pytestmark = pytest.mark.quick
 
