@@ -293,6 +293,8 @@ def _failure(name: str, error: BaseException) -> CacheWriteError:
     from dataset_rt._results import CacheWriteError
 
     message = str(error) if isinstance(error, DatasetRTError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, DatasetRTError) and error.kind in {"invalid-sample", "source-raised"}:
+        message = f"source {name!r}, {message}"
     failure = CacheWriteError(name, message)
     failure.exception = error
     return failure
