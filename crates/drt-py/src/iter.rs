@@ -99,6 +99,8 @@ impl State {
     }
 
     fn refill(&mut self, py: Python<'_>) -> PyResult<bool> {
+        // A consumer written in C runs no Python code in which a signal could be noticed.
+        py.check_signals()?;
         let Self { samples, block, at, .. } = self;
         let mut signal = None;
         let mut stop = || {

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
-    PyBool, PyBytes, PyDict, PyFloat, PyInt, PyIterator, PyMapping, PyMemoryView, PyString, PyTuple,
+    PyBool, PyBytes, PyDict, PyFloat, PyInt, PyIterator, PyMapping, PyMemoryView, PyString, PyTuple, PyType,
 };
 
 use crate::error::{INVALID_SAMPLE, SOURCE_RAISED, from_write, raise};
@@ -68,9 +68,34 @@ fn pull_all(
     progress: &dyn ProgressSink,
 ) -> PyResult<()> {
     let samples = source.try_iter().map_err(|error| source_raised(py, 0, error))?;
+    let outcome = pull_from(py, &samples, writer, progress);
+    if outcome.is_err() {
+        close(&samples)?;
+    }
+    outcome
+}
+
+/// Let a generator that will not be asked again run its `finally` blocks now.
+fn close(samples: &Bound<'_, PyIterator>) -> PyResult<()> {
+    static GENERATOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let generator = GENERATOR.import(samples.py(), "types", "GeneratorType")?;
+    if samples.is_instance(generator)?
+        && let Err(error) = samples.call_method0("close")
+    {
+        error.write_unraisable(samples.py(), Some(samples));
+    }
+    Ok(())
+}
+
+fn pull_from(
+    py: Python<'_>,
+    samples: &Bound<'_, PyIterator>,
+    writer: &mut CacheWriter,
+    progress: &dyn ProgressSink,
+) -> PyResult<()> {
     let mut columns = Columns::default();
     let (mut told, mut told_at, mut bytes) = (0, Instant::now(), 0u64);
-    while let Some(sample) = next_sample(py, &samples, writer.num_samples())? {
+    while let Some(sample) = next_sample(py, samples, writer.num_samples())? {
         bytes += push(&sample, writer, &mut columns)?;
         let due = writer.needs_flush();
         if due {
@@ -231,7 +256,7 @@ enum Refusal {
     /// Not of any kind that can.
     Kind(String),
     /// An integer beyond 64 bits.
-    Range,
+    Range(String),
     /// Text that UTF-8 cannot hold.
     Text,
     /// The object's own conversion raised.
@@ -249,7 +274,9 @@ impl Refusal {
             Self::Kind(found) => {
                 format!("has type {found}; metadata values are bool, int, float or str (keep the rest in the payload)")
             }
-            Self::Range => "is an integer outside -2**63 to 2**63-1; store it as str or float".to_owned(),
+            Self::Range(value) => {
+                format!("is {value}, an integer outside -2**63 to 2**63-1; store it as str or float")
+            }
             Self::Text => "has characters that UTF-8 cannot hold (lone surrogates)".to_owned(),
             Self::Raised(error) => {
                 let outer = bad_sample(row, format!("metadata field {key:?} cannot be converted: {error}"));
@@ -293,7 +320,12 @@ fn as_value<'a>(object: &'a Bound<'_, PyAny>, expected: Option<MetadataKind>) ->
 
 fn integer<'a>(object: &Bound<'_, PyAny>) -> Result<MetadataValue<'a>, Refusal> {
     object.extract::<i64>().map(MetadataValue::Int).map_err(|error| {
-        if error.is_instance_of::<PyOverflowError>(object.py()) { Refusal::Range } else { Refusal::Raised(error) }
+        if error.is_instance_of::<PyOverflowError>(object.py()) {
+            // Python refuses to print integers of thousands of digits.
+            Refusal::Range(object.str().map_or_else(|_| "huge".to_owned(), |text| text.to_string()))
+        } else {
+            Refusal::Raised(error)
+        }
     })
 }
 
