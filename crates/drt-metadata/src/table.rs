@@ -33,6 +33,17 @@ pub enum Column {
 }
 
 impl Column {
+    /// The bytes of a row's text; `None` when they are out of bounds, or the column holds no text. They are not checked for
+    /// UTF-8.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    #[inline]
+    pub fn text(&self, row: usize) -> Option<&[u8]> {
+        let Self::String { offsets, text } = self else { return None };
+        text.get(usize::try_from(offsets[row]).ok()?..usize::try_from(offsets[row + 1]).ok()?)
+    }
+
     /// The value in a row of this batch; `None` for text that is out of bounds or not UTF-8.
     ///
     /// # Panics
@@ -43,10 +54,7 @@ impl Column {
             Self::Bool(bits) => MetadataValue::Bool(bits.get_bit(row)),
             Self::Int(values) => MetadataValue::Int(values[row]),
             Self::Float(values) => MetadataValue::Float(values[row]),
-            Self::String { offsets, text } => {
-                let range = usize::try_from(offsets[row]).ok()?..usize::try_from(offsets[row + 1]).ok()?;
-                MetadataValue::String(std::str::from_utf8(text.get(range)?).ok()?)
-            }
+            Self::String { .. } => MetadataValue::String(std::str::from_utf8(self.text(row)?).ok()?),
         })
     }
 }

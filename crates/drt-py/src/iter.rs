@@ -1,11 +1,11 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use drt_reader::{Block, SampleIter};
 use pyo3::prelude::*;
 
 use crate::error::{ITERATOR_IN_USE, from_read, raise};
-use crate::sample::{SampleBuilder, Texts};
+use crate::sample::{SampleBuilder, Texts, thread_number};
 
 /// An iterator over one window. Threads may share it: each sample goes to one of them.
 #[pyclass(name = "SampleIterator", module = "dataset_rt._native", frozen)]
@@ -13,7 +13,7 @@ pub(crate) struct PySampleIterator {
     builder: Arc<SampleBuilder>,
     state: Mutex<State>,
     /// The thread inside `__next__`, 0 for none. Only that thread itself can see its own number here.
-    owner: AtomicU64,
+    owner: AtomicUsize,
 }
 
 struct State {
@@ -23,17 +23,10 @@ struct State {
     texts: Texts,
 }
 
-/// A number for this thread that is not 0.
-fn thread_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local!(static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
-    NUMBER.with(|number| *number)
-}
-
 impl PySampleIterator {
     pub(crate) fn new(samples: SampleIter, builder: Arc<SampleBuilder>) -> Self {
         let state = State { block: samples.empty_block(), samples, at: 0, texts: builder.new_texts() };
-        Self { builder, state: Mutex::new(state), owner: AtomicU64::new(0) }
+        Self { builder, state: Mutex::new(state), owner: AtomicUsize::new(0) }
     }
 
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
@@ -41,7 +34,7 @@ impl PySampleIterator {
             Ok(state) => Ok(state),
             Err(TryLockError::Poisoned(state)) => Ok(state.into_inner()),
             Err(TryLockError::WouldBlock) => {
-                if self.owner.load(Ordering::Relaxed) == thread_number() {
+                if self.owner.load(Ordering::Relaxed) == thread_number(py) {
                     // A destructor that ran while a sample was built came back here.
                     return Err(raise(ITERATOR_IN_USE, "this iterator is already being advanced by this thread", None, None));
                 }
@@ -70,7 +63,7 @@ impl PySampleIterator {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut guard = self.lock(py)?;
         let state = &mut *guard;
-        self.owner.store(thread_number(), Ordering::Relaxed);
+        self.owner.store(thread_number(py), Ordering::Relaxed);
         let outcome = state.next(py, &self.builder);
         self.owner.store(0, Ordering::Relaxed);
         if outcome.is_err() {

@@ -7,7 +7,8 @@
 
 use std::os::raw::c_char;
 
-use drt_format::{MetadataKind, MetadataValue};
+use drt_format::MetadataValue;
+use drt_metadata::Column;
 use drt_reader::{Catalog, SampleRef};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
@@ -26,7 +27,6 @@ pub(crate) struct SampleBuilder {
     class: Py<PyType>,
     /// Names of the metadata columns.
     keys: Vec<Py<PyString>>,
-    kinds: Vec<MetadataKind>,
     /// Identities of the caches, by position.
     cache_ids: Vec<Py<PyInt>>,
     /// May a tuple be allocated and filled directly? From CPython 3.14 on tuples carry a hash that only their own
@@ -41,7 +41,6 @@ impl SampleBuilder {
         Ok(Self {
             class,
             keys: fields.iter().map(|field| PyString::intern(py, &field.name).unbind()).collect(),
-            kinds: fields.iter().map(|field| field.kind).collect(),
             cache_ids: catalog
                 .caches()
                 .iter()
@@ -51,9 +50,9 @@ impl SampleBuilder {
         })
     }
 
-    /// Memory for texts that were met before, one per column of text.
+    /// Memory for texts that were met before.
     pub(crate) fn new_texts(&self) -> Texts {
-        Texts(self.kinds.iter().map(|kind| (*kind == MetadataKind::String).then(TextCache::default)).collect())
+        Texts(self.keys.iter().map(|_| TextCache::default()).collect())
     }
 
     /// One sample as a `CachedSample`.
@@ -65,24 +64,41 @@ impl SampleBuilder {
         texts: &mut Texts,
     ) -> PyResult<Bound<'py, PyAny>> {
         let data = payload(py, sample)?;
-        let metadata = PyDict::new(py);
-        for (column, key) in self.keys.iter().enumerate() {
-            let value = sample.metadata(column).ok_or_else(|| from_read(&sample.changed()))?;
-            let key = key.bind(py);
-            match value {
-                MetadataValue::Bool(value) => metadata.set_item(key, PyBool::new(py, value))?,
-                MetadataValue::Int(value) => metadata.set_item(key, PyInt::new(py, value))?,
-                MetadataValue::Float(value) => metadata.set_item(key, PyFloat::new(py, value))?,
-                MetadataValue::String(value) => match &mut texts.0[column] {
-                    Some(cache) => metadata.set_item(key, cache.get(py, value))?,
-                    None => metadata.set_item(key, PyString::new(py, value))?,
-                },
-            }
-        }
+        let metadata = self.metadata(py, sample, texts)?;
         let cache_id = self.cache_ids[sample.cache_position()].bind(py).clone();
         let sample_id = PyInt::new(py, sample.sample_id());
-        let fields = [data, metadata.into_any(), cache_id.into_any(), sample_id.into_any()];
+        let fields = [data, metadata, cache_id.into_any(), sample_id.into_any()];
         self.named_tuple(py, fields)
+    }
+
+    #[inline]
+    fn metadata<'py>(&self, py: Python<'py>, sample: SampleRef<'_>, texts: &mut Texts) -> PyResult<Bound<'py, PyAny>> {
+        let metadata = PyDict::new(py);
+        let changed = || from_read(&sample.changed());
+        if let Some((columns, row)) = sample.table_row() {
+            for ((column, key), cache) in columns.iter().zip(&self.keys).zip(&mut texts.0) {
+                match column {
+                    Column::Bool(bits) => set(&metadata, key, PyBool::new(py, bits.get_bit(row)).to_owned().into_any())?,
+                    Column::Int(values) => set(&metadata, key, PyInt::new(py, values[row]).into_any())?,
+                    Column::Float(values) => set(&metadata, key, PyFloat::new(py, values[row]).into_any())?,
+                    Column::String { .. } => {
+                        let text = column.text(row).ok_or_else(changed)?;
+                        set(&metadata, key, cache.get(py, text).ok_or_else(changed)?.into_any())?;
+                    }
+                }
+            }
+        } else {
+            for (column, key) in self.keys.iter().enumerate() {
+                let value = match sample.metadata(column).ok_or_else(changed)? {
+                    MetadataValue::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
+                    MetadataValue::Int(value) => PyInt::new(py, value).into_any(),
+                    MetadataValue::Float(value) => PyFloat::new(py, value).into_any(),
+                    MetadataValue::String(value) => PyString::new(py, value).into_any(),
+                };
+                set(&metadata, key, value)?;
+            }
+        }
+        Ok(metadata.into_any())
     }
 
     #[inline]
@@ -115,6 +131,21 @@ impl SampleBuilder {
     }
 }
 
+/// `dict[key] = value`, without the detours of the safe call.
+#[inline]
+fn set(dict: &Bound<'_, PyDict>, key: &Py<PyString>, value: Bound<'_, PyAny>) -> PyResult<()> {
+    // SAFETY: three live objects, the first of them a dict; the call takes references of its own.
+    let outcome = unsafe { ffi::PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) };
+    if outcome == 0 { Ok(()) } else { Err(PyErr::fetch(dict.py())) }
+}
+
+/// A number that tells this thread from all others that are inside the interpreter.
+#[inline]
+pub(crate) fn thread_number(_py: Python<'_>) -> usize {
+    // SAFETY: the interpreter is attached, so the thread has a state; only its address is used.
+    unsafe { ffi::PyThreadState_Get().addr() }
+}
+
 /// A sample's payload as `bytes`, copied once: from the map or the block, or read from the file.
 #[inline]
 fn payload<'py>(py: Python<'py>, sample: SampleRef<'_>) -> PyResult<Bound<'py, PyAny>> {
@@ -142,8 +173,8 @@ fn payload<'py>(py: Python<'py>, sample: SampleRef<'_>) -> PyResult<Bound<'py, P
     Ok(bytes)
 }
 
-/// Strings that a column had before: labels and splits repeat.
-pub(crate) struct Texts(Vec<Option<TextCache>>);
+/// Strings that the columns had before, one cache per column: labels and splits repeat.
+pub(crate) struct Texts(Vec<TextCache>);
 
 const TEXT_SLOTS: usize = 256;
 /// Longer texts are rarely labels.
@@ -151,53 +182,51 @@ const MAX_CACHED_TEXT: usize = 64;
 /// After this many look-ups a cache that seldom helps is given up.
 const TRIAL: u32 = 4096;
 
-pub(crate) struct TextCache {
-    slots: Vec<Option<(Box<str>, Py<PyString>)>>,
+#[derive(Default)]
+struct TextCache {
+    slots: Vec<Option<(Box<[u8]>, Py<PyString>)>>,
     lookups: u32,
     hits: u32,
 }
 
-impl Default for TextCache {
-    fn default() -> Self {
-        Self { slots: Vec::new(), lookups: 0, hits: 0 }
-    }
-}
-
 impl TextCache {
+    /// A string of these bytes; `None` when they are not UTF-8.
     #[inline]
-    fn get<'py>(&mut self, py: Python<'py>, text: &str) -> Bound<'py, PyString> {
+    fn get<'py>(&mut self, py: Python<'py>, text: &[u8]) -> Option<Bound<'py, PyString>> {
+        let fresh = || std::str::from_utf8(text).ok().map(|text| PyString::new(py, text));
         if text.len() > MAX_CACHED_TEXT || (self.lookups >= TRIAL && self.hits < TRIAL / 2) {
-            return PyString::new(py, text);
+            return fresh();
         }
         if self.slots.is_empty() {
             self.slots.resize_with(TEXT_SLOTS, || None);
         }
+        let slot = &mut self.slots[slot_of(text)];
+        let known = slot.as_ref().filter(|(known, _)| **known == *text);
         if self.lookups < TRIAL {
             self.lookups += 1;
+            self.hits += u32::from(known.is_some());
         }
-        let slot = &mut self.slots[slot_of(text.as_bytes())];
-        if let Some((known, string)) = slot
-            && **known == *text
-        {
-            self.hits = self.hits.saturating_add(1);
-            return string.bind(py).clone();
+        if let Some((_, string)) = known {
+            return Some(string.bind(py).clone());
         }
-        let string = PyString::new(py, text);
+        let string = fresh()?;
         *slot = Some((text.into(), string.clone().unbind()));
-        string
+        Some(string)
     }
 }
 
-/// A slot for a text, from its length and its first and last eight bytes.
+/// A slot for a text, from its length and bytes of its beginning and end.
 #[inline]
 fn slot_of(text: &[u8]) -> usize {
-    let word = |bytes: &[u8]| {
-        let mut word = [0; 8];
-        let len = bytes.len().min(8);
-        word[..len].copy_from_slice(&bytes[..len]);
-        u64::from_le_bytes(word)
+    let len = text.len();
+    let (first, last) = match (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
+        _ => match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+            (Some(first), Some(last)) => (u32::from_le_bytes(*first).into(), u32::from_le_bytes(*last).into()),
+            _ if len == 0 => (0, 0),
+            _ => (u64::from(text[0]) | u64::from(text[len / 2]) << 8, u64::from(text[len - 1])),
+        },
     };
-    let last = &text[text.len().saturating_sub(8)..];
-    let mixed = (word(text) ^ word(last).rotate_left(29) ^ text.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (first ^ last.rotate_left(29) ^ len as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 56) as usize
 }

@@ -13,6 +13,8 @@ use drt_metadata::Column;
 
 use crate::cache::{Cache, RecordMetadata};
 use crate::catalog::Catalog;
+use crate::mmap::prefetch;
+use crate::shard::Shard;
 use crate::{ReadError, RecordFault};
 
 /// From this length on a stored record is read straight into the caller's memory instead of being copied from the map: as
@@ -22,8 +24,8 @@ pub(crate) const LARGE_RECORD: u64 = 32 * 1024;
 pub(crate) const ADVISE_FROM: u64 = 2 * 1024;
 const CACHE_LINE: usize = 64;
 const PAGE: usize = 4096;
-/// Of a mapped record this much is brought into the processor's cache; of the rest only the pages into memory.
-const TOUCH_LINES: usize = 1024;
+/// Of a mapped record this much is asked for ahead of time.
+const PREFETCH_BYTES: usize = 512;
 
 /// Where one sample's payload is.
 #[derive(Debug)]
@@ -123,44 +125,111 @@ impl Block {
             place: Place::Failed(None),
             metadata: RecordMetadata::Table,
         }));
-        for row in &mut self.rows {
-            row.entry = catalog.caches()[row.cache as usize].entry(row.sample);
-        }
-        let mut touched = 0u8;
+        let cache_of = |row: &Row| &catalog.caches()[row.cache as usize];
+        // Each pass asks for what the next one looks at, for all samples, so that they wait for memory together.
         for row in &self.rows {
-            let shard = &catalog.caches()[row.cache as usize].shards()[row.entry.shard as usize];
-            if let Some(bytes) = shard.mapped() {
-                touched ^= touch(&bytes[row.entry.offset as usize..], row.entry.len, shard.has_file());
-            }
+            cache_of(row).prefetch_entry(row.sample);
         }
-        for row in &self.rows {
-            let (columns, local) = catalog.caches()[row.cache as usize].columns(row.sample);
-            for column in columns {
-                touched ^= touch_value(column, local);
-            }
-        }
-        black_box(touched);
         for row in &mut self.rows {
             let cache = &catalog.caches()[row.cache as usize];
+            row.entry = cache.entry(row.sample);
+            let shard = &cache.shards()[row.entry.shard as usize];
+            if let Some(bytes) = shard.mapped() {
+                prefetch_record(bytes, row.entry, shard.has_file());
+            }
+            let (columns, local) = cache.columns(row.sample);
+            for column in columns {
+                prefetch_value(column, local);
+            }
+        }
+        for row in &self.rows {
+            let (columns, local) = cache_of(row).columns(row.sample);
+            for column in columns {
+                prefetch_text(column, local);
+            }
+        }
+        // A prefetch stops at a page that is not in memory: what is looked at from here on is waited for.
+        let mut touched = 0u8;
+        for row in &mut self.rows {
+            let cache = &catalog.caches()[row.cache as usize];
+            let shard = &cache.shards()[row.entry.shard as usize];
+            if let Some(bytes) = shard.mapped() {
+                let record = &bytes[row.entry.offset as usize..][..row.entry.len as usize];
+                touched ^= touch(&record[..mapped_len(row.entry.len, shard.has_file())]);
+                // Nearly every read of a cache in use: mapped, stored as it is, and checked before.
+                if !is_deferred(shard, row.entry)
+                    && shard.algo() == CompressionAlgo::None
+                    && cache.is_verified(row.sample)
+                    && let Ok((_, payload)) = split_record(record)
+                {
+                    let start = row.entry.offset + (record.len() - payload.len()) as u64;
+                    row.place = Place::Mapped { shard: row.entry.shard as u32, start, len: payload.len() };
+                    let (columns, local) = cache.columns(row.sample);
+                    touched = columns.iter().fold(touched, |touched, column| touched ^ touch_value(column, local));
+                    continue;
+                }
+            }
             match read(cache, row.sample, row.entry, &mut self.buffers) {
                 Ok((place, metadata)) => (row.place, row.metadata) = (place, metadata),
                 Err(error) => row.place = Place::Failed(Some(Box::new(error))),
             }
         }
+        black_box(touched);
     }
 }
 
-/// Look at one byte of every cache line of a record's beginning, and of every page of the rest.
+/// Is a record's payload read past the map, into the caller's own memory?
 #[inline]
-fn touch(bytes: &[u8], len: u64, large_elsewhere: bool) -> u8 {
-    let len = (len as usize).min(bytes.len());
-    // A large record is read past the map: here only its head is needed.
-    let near = if len as u64 >= LARGE_RECORD && large_elsewhere { CACHE_LINE } else { len.min(TOUCH_LINES) };
-    let lines = bytes[..near].iter().step_by(CACHE_LINE).fold(0, |sum, byte| sum ^ byte);
-    if near == len || near == CACHE_LINE {
-        return lines;
+fn is_deferred(shard: &Shard, entry: IndexEntry) -> bool {
+    entry.len >= LARGE_RECORD && shard.algo() == CompressionAlgo::None && shard.has_file()
+}
+
+/// Of a record this much has to be in memory: all of it, or only its head when the rest is read past the map.
+#[inline]
+fn mapped_len(len: u64, has_file: bool) -> usize {
+    if len >= LARGE_RECORD && has_file { CACHE_LINE.min(len as usize) } else { len as usize }
+}
+
+/// Have the beginning of a record brought nearer; what follows the processor finds by itself.
+#[inline]
+fn prefetch_record(bytes: &[u8], entry: IndexEntry, has_file: bool) {
+    let len = mapped_len(entry.len, has_file).min(PREFETCH_BYTES);
+    for at in (0..len).step_by(CACHE_LINE) {
+        prefetch(bytes, entry.offset as usize + at);
     }
-    bytes[near..len].iter().step_by(PAGE).fold(lines, |sum, byte| sum ^ byte)
+}
+
+/// Have the beginning of a row's text brought nearer, when its offsets are near already.
+#[inline]
+fn prefetch_text(column: &Column, row: usize) {
+    if let Column::String { offsets, text } = column
+        && let Ok(start) = usize::try_from(offsets[row])
+    {
+        prefetch(text, start);
+    }
+}
+
+/// Look at one byte of every page of a record.
+#[inline]
+fn touch(bytes: &[u8]) -> u8 {
+    let Some((first, last)) = bytes.first().zip(bytes.last()) else { return 0 };
+    let mut touched = first ^ last;
+    let mut at = PAGE;
+    while at < bytes.len() {
+        touched ^= bytes[at];
+        at += PAGE;
+    }
+    touched
+}
+
+#[inline]
+fn prefetch_value(column: &Column, row: usize) {
+    match column {
+        Column::Bool(_) => {}
+        Column::Int(values) => prefetch(values, row),
+        Column::Float(values) => prefetch(values, row),
+        Column::String { offsets, .. } => prefetch(offsets, row),
+    }
 }
 
 #[inline]
@@ -185,9 +254,8 @@ fn read(
     let shard = &cache.shards()[entry.shard as usize];
     let fault = |source: RecordFault| cache.record_error(sample, source);
     let format_fault = |source: FormatError| fault(source.into());
-    let deferrable = shard.algo() == CompressionAlgo::None && entry.len >= LARGE_RECORD;
 
-    if deferrable && shard.has_file() {
+    if is_deferred(shard, entry) {
         // Only the head: the payload goes from the file to where the caller wants it.
         let head = match shard.mapped() {
             Some(bytes) => {
@@ -354,6 +422,15 @@ impl<'a> SampleRef<'a> {
         Ok(())
     }
 
+    /// The columns of the table around the sample and its row in them, when the record says the same as the table.
+    #[inline]
+    pub fn table_row(&self) -> Option<(&'a [Column], usize)> {
+        match &self.row.metadata {
+            RecordMetadata::Table => Some(self.cache().columns(self.row.sample)),
+            RecordMetadata::Own(_) => None,
+        }
+    }
+
     /// One metadata value, by its column's position; `None` only where the mapped table changed since the record was checked.
     ///
     /// # Panics
@@ -388,7 +465,7 @@ pub(crate) fn read_ahead(catalog: &Catalog, samples: impl Iterator<Item = (u32, 
         if entry.len < ADVISE_FROM
             && let Some(bytes) = shard.mapped()
         {
-            touched ^= touch(&bytes[entry.offset as usize..], entry.len, false);
+            touched ^= touch(&bytes[entry.offset as usize..][..entry.len as usize]);
         }
     }
     black_box(touched);

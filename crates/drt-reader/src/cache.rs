@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use drt_format::constants::RECORD_CHECKSUM_LEN;
+use drt_format::constants::{INDEX_ENTRY_LEN, RECORD_CHECKSUM_LEN};
 use drt_format::{
     CacheId, CacheLayout, CompressionAlgo, DecodedValue, FormatError, IndexEntry, IndexView, Manifest, MetadataSchema, MetadataValue,
     RecordChecksumsView, RowEncoder, Sha256Digest, Sha256Hasher, decode_row, record_checksum, validate_index,
@@ -13,7 +13,7 @@ use drt_format::{
 use drt_metadata::{Column, MetadataTable};
 use polars_buffer::Buffer;
 
-use crate::mmap::MappedFile;
+use crate::mmap::{MappedFile, prefetch};
 use crate::shard::{Shard, open_file};
 use crate::{IoMode, ReadError, RecordFault};
 
@@ -176,6 +176,13 @@ impl Cache {
     #[inline]
     pub(crate) fn entry(&self, sample: u64) -> IndexEntry {
         self.index().get(sample as usize)
+    }
+
+    /// Have the index entry and the verified bit of a sample brought nearer.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, sample: u64) {
+        prefetch(self.index.as_ref(), sample as usize * INDEX_ENTRY_LEN);
+        prefetch(self.verified_bits(), (sample / 64) as usize);
     }
 
     #[inline]
