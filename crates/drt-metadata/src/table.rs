@@ -91,11 +91,14 @@ impl MetadataTable {
         let mut batches = Vec::new();
         let mut starts = vec![0u64];
         let mut nulls = None;
+        // Buffers do not overlap, so all of them together are no longer than the file. Otherwise a file could name one
+        // stretch of itself many times, and each copy would take memory.
+        let mut unclaimed = file.len();
         if let Some(blocks) = footer.record_batches().map_err(broken)? {
             for block in blocks {
                 let reader = BatchReader::new(&file[..footer_range.start], block.offset(), block.meta_data_length())?;
-                let batch = reader.read(&file, schema, &mut nulls)?;
-                let rows = starts[starts.len() - 1] + batch.num_rows as u64;
+                let batch = reader.read(&file, schema, &mut nulls, &mut unclaimed)?;
+                let rows = starts[starts.len() - 1].saturating_add(batch.num_rows as u64);
                 // Counting up to the manifest's number keeps a file of many huge empty batches from adding up.
                 if rows > num_rows {
                     return Err(MetadataError::RowCountMismatch { expected: num_rows, found: rows });
@@ -289,7 +292,13 @@ impl<'a> BatchReader<'a> {
         }
     }
 
-    fn read(&self, file: &Buffer<u8>, schema: &MetadataSchema, nulls: &mut Option<String>) -> Result<Batch, MetadataError> {
+    fn read(
+        &self,
+        file: &Buffer<u8>,
+        schema: &MetadataSchema,
+        nulls: &mut Option<String>,
+        unclaimed: &mut usize,
+    ) -> Result<Batch, MetadataError> {
         if self.batch.compression().map_err(broken)?.is_some() {
             return Err(MetadataError::Unsupported { what: "compressed buffers".into() });
         }
@@ -314,6 +323,8 @@ impl<'a> BatchReader<'a> {
                 let (offset, len) = (buffer.offset(), buffer.length());
                 MetadataError::malformed(format!("a buffer of {len} bytes at {offset} that leaves its record batch"))
             })?;
+            let claimed = unclaimed.checked_sub(range.len());
+            *unclaimed = claimed.ok_or_else(|| MetadataError::malformed("buffers that overlap"))?;
             Ok(file.clone().sliced(range))
         };
         let mut columns = Vec::with_capacity(schema.len());
