@@ -10,11 +10,80 @@ from typing import TYPE_CHECKING
 from dataset_rt import api
 
 if TYPE_CHECKING:
-    from dataset_rt.api import *  # noqa: F403
+    from dataset_rt.api import (
+        DEFAULT_SHARD_COMPRESSION,
+        DEFAULT_WRITER_CONFIG,
+        DEFAULT_WRITER_PROFILER_CONFIG,
+        BytesLike,
+        CachedDataset,
+        CachedSample,
+        CacheExistsError,
+        CacheInput,
+        CacheNotFoundError,
+        CacheSource,
+        CacheSourcesDatasetError,
+        CacheSourcesDatasetResult,
+        CacheSourcesDatasetSuccess,
+        CacheWriteError,
+        CacheWriteResult,
+        CacheWriteSuccess,
+        CompressionAlgo,
+        CorruptCacheError,
+        DatasetRTError,
+        DatasetRuntime,
+        ForkedProcessError,
+        InternalError,
+        InvalidInputError,
+        Metadata,
+        MetadataValue,
+        ReaderConfig,
+        SampleIndexError,
+        ShardCompression,
+        SourceError,
+        StorageError,
+        UnsupportedVersionError,
+        WriterConfig,
+        WriterProfilerConfig,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = [*api.__all__, "__version__"]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [
+    "DEFAULT_SHARD_COMPRESSION",
+    "DEFAULT_WRITER_CONFIG",
+    "DEFAULT_WRITER_PROFILER_CONFIG",
+    "BytesLike",
+    "CacheExistsError",
+    "CacheInput",
+    "CacheNotFoundError",
+    "CacheSource",
+    "CacheSourcesDatasetError",
+    "CacheSourcesDatasetResult",
+    "CacheSourcesDatasetSuccess",
+    "CacheWriteError",
+    "CacheWriteResult",
+    "CacheWriteSuccess",
+    "CachedDataset",
+    "CachedSample",
+    "CompressionAlgo",
+    "CorruptCacheError",
+    "DatasetRTError",
+    "DatasetRuntime",
+    "ForkedProcessError",
+    "InternalError",
+    "InvalidInputError",
+    "Metadata",
+    "MetadataValue",
+    "ReaderConfig",
+    "SampleIndexError",
+    "ShardCompression",
+    "SourceError",
+    "StorageError",
+    "UnsupportedVersionError",
+    "WriterConfig",
+    "WriterProfilerConfig",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -16,8 +16,8 @@ class ShardCompression(BaseModel):
 
     Attributes:
         algo: `"none"` or `"lz4"`. Every payload is compressed alone, so any one can be read alone.
-        ratio: The compression ratio that is expected: positive and finite, exactly 1.0 for `"none"`. Kept in the manifest; nothing
-            reads it.
+        ratio: The compression ratio that is expected: positive and finite, exactly 1.0 for `"none"`. Kept in the manifest;
+            nothing reads it.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, NoReturn
 from dataset_rt.exceptions import InvalidInputError, SampleIndexError
 
 if TYPE_CHECKING:
+    import polars as pl
     from typing_extensions import Self
 
-    import polars as pl
-
-    from dataset_rt import _native
     from dataset_rt._config import ReaderConfig
+    from dataset_rt._native import Dataset as NativeDataset
     from dataset_rt._runtime import DatasetRuntime
     from dataset_rt._sample import CachedSample
 
@@ -30,7 +29,7 @@ class CachedDataset:
     """
 
     _runtime: DatasetRuntime
-    _native: _native.Dataset
+    _native: NativeDataset
     _cache_paths: list[Path]
     _reader_config: ReaderConfig
 
@@ -44,7 +43,7 @@ class CachedDataset:
 
     @classmethod
     def _create(
-        cls, runtime: DatasetRuntime, native: _native.Dataset, cache_paths: list[Path], reader_config: ReaderConfig
+        cls, runtime: DatasetRuntime, native: NativeDataset, cache_paths: list[Path], reader_config: ReaderConfig
     ) -> Self:
         dataset = cls.__new__(cls)
         dataset._runtime = runtime
@@ -152,9 +151,9 @@ class CachedDataset:
         """Return the active table.
 
         Returns:
-            `cache_id` and `sample_id` (UInt64), the stored columns (Boolean, Int64, Float64, String), `weight` (Float64), and whatever
-            columns the last `update_metadata` brought. One row per active row. Buffers are shared with the dataset, numbers even with
-            the mapped file: the frame costs next to nothing, and editing it changes nothing here.
+            `cache_id` and `sample_id` (UInt64), the stored columns (Boolean, Int64, Float64, String), `weight` (Float64),
+            and whatever columns the last `update_metadata` brought. One row per active row. Buffers are shared with the dataset,
+            numbers even with the mapped file: the frame costs next to nothing, and editing it changes nothing here.
 
         Raises:
             CorruptCacheError: A cache's metadata cannot be shown as a table (its samples may still be readable).
@@ -226,7 +225,7 @@ def _deciding_columns(metadata: object, schema: list[tuple[str, str]]) -> pl.Dat
         if types[name] != dtype:
             _refuse(f"the stored column {name!r} has type {types[name]} and must keep its type {dtype}")
     for name in _ID_COLUMNS:
-        if types[name] not in {pl.Int32, pl.Int64, pl.UInt32, pl.UInt64}:
+        if not any(types[name] == dtype for dtype in (pl.Int32, pl.Int64, pl.UInt32, pl.UInt64)):
             _refuse(f"the column {name!r} has type {types[name]} and must be a 32- or 64-bit integer")
     weight = metadata[_WEIGHT]
     if not (weight.dtype.is_integer() or weight.dtype.is_float()):

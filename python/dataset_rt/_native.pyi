@@ -8,7 +8,10 @@ import polars as pl
 
 from dataset_rt._sample import CachedSample
 
+__all__ = ["Dataset", "Progress", "Runtime", "SampleIterator", "error_kinds"]
+
 def error_kinds() -> list[tuple[str, str]]: ...
+
 @final
 class Runtime:
     def __new__(cls, *, num_workers: int) -> Runtime: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dataset_rt._native import Progress, Runtime
 from dataset_rt.exceptions import DatasetRTError, InvalidInputError
@@ -57,9 +57,9 @@ class DatasetRuntime:
     ) -> list[CacheWriteResult]:
         """Write one immutable cache per source, as `path/<source name>`.
 
-        Samples are pulled on the calling thread and checked when pulled; encoding, checksums and files are the pool's work. A cache
-        appears by one rename when everything in it is on the disk. A source that fails leaves nothing behind, and the others are
-        written all the same.
+        Samples are pulled on the calling thread and checked when pulled; encoding, checksums and files are the pool's work. A
+        cache appears by one rename when everything in it is on the disk. A source that fails leaves nothing behind, and the
+        others are written all the same.
 
         Args:
             sources: One source, or a list of them. Their names must differ, also when case is ignored.
@@ -71,8 +71,8 @@ class DatasetRuntime:
 
         Raises:
             InvalidInputError: The configuration cannot be used, or two sources have one name (nothing is written then).
-            KeyboardInterrupt: And any other exception that is not an `Exception`: a source's or a signal's, unchanged. The running
-                source's cache is discarded, finished ones stay.
+            KeyboardInterrupt: And any other exception that is not an `Exception`: a source's or a signal's, unchanged. The
+                running source's cache is discarded, finished ones stay.
 
         Source: docs/spec/v3.md, "Writing and publishing".
         """
@@ -231,16 +231,14 @@ def _base_folder(path: object) -> Path:
 
 def _name_sources(sources: object) -> list[_Job]:
     """Find the sources' names. A list is several sources; anything else is one."""
-    listed: list[object] = list(sources) if isinstance(sources, list) else [sources]
+    listed = cast("list[object]", sources) if isinstance(sources, list) else [sources]
     jobs: list[_Job] = []
     for position, source in enumerate(listed):
         label = f"source[{position}]"
         try:
-            name = source.name  # type: ignore[attr-defined]
+            name: object = getattr(source, "name")  # noqa: B009 - an object that may have anything
         except Exception as error:
-            problem = InvalidInputError(
-                f"the source has no usable name: {type(error).__name__}: {error}", kind="invalid-name"
-            )
+            problem = InvalidInputError(f"the source has no usable name: {type(error).__name__}: {error}", kind="invalid-name")
             problem.__cause__ = error
             jobs.append((source, label, problem))
             continue

@@ -11,97 +11,51 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dataset_rt._config import (
-        DEFAULT_SHARD_COMPRESSION as DEFAULT_SHARD_COMPRESSION,
+        DEFAULT_SHARD_COMPRESSION,
+        DEFAULT_WRITER_CONFIG,
+        DEFAULT_WRITER_PROFILER_CONFIG,
+        CompressionAlgo,
+        ReaderConfig,
+        ShardCompression,
+        WriterConfig,
+        WriterProfilerConfig,
     )
-    from dataset_rt._config import (
-        DEFAULT_WRITER_CONFIG as DEFAULT_WRITER_CONFIG,
-    )
-    from dataset_rt._config import (
-        DEFAULT_WRITER_PROFILER_CONFIG as DEFAULT_WRITER_PROFILER_CONFIG,
-    )
-    from dataset_rt._config import (
-        CompressionAlgo as CompressionAlgo,
-    )
-    from dataset_rt._config import (
-        ReaderConfig as ReaderConfig,
-    )
-    from dataset_rt._config import (
-        ShardCompression as ShardCompression,
-    )
-    from dataset_rt._config import (
-        WriterConfig as WriterConfig,
-    )
-    from dataset_rt._config import (
-        WriterProfilerConfig as WriterProfilerConfig,
-    )
-    from dataset_rt._dataset import CachedDataset as CachedDataset
-    from dataset_rt._results import (
-        CacheSourcesDatasetError as CacheSourcesDatasetError,
+    from dataset_rt._dataset import (
+        CachedDataset,
     )
     from dataset_rt._results import (
-        CacheSourcesDatasetResult as CacheSourcesDatasetResult,
+        CacheSourcesDatasetError,
+        CacheSourcesDatasetResult,
+        CacheSourcesDatasetSuccess,
+        CacheWriteError,
+        CacheWriteResult,
+        CacheWriteSuccess,
     )
-    from dataset_rt._results import (
-        CacheSourcesDatasetSuccess as CacheSourcesDatasetSuccess,
+    from dataset_rt._runtime import (
+        DatasetRuntime,
     )
-    from dataset_rt._results import (
-        CacheWriteError as CacheWriteError,
-    )
-    from dataset_rt._results import (
-        CacheWriteResult as CacheWriteResult,
-    )
-    from dataset_rt._results import (
-        CacheWriteSuccess as CacheWriteSuccess,
-    )
-    from dataset_rt._runtime import DatasetRuntime as DatasetRuntime
-    from dataset_rt._sample import CachedSample as CachedSample
-    from dataset_rt._source import (
-        BytesLike as BytesLike,
+    from dataset_rt._sample import (
+        CachedSample,
     )
     from dataset_rt._source import (
-        CacheInput as CacheInput,
-    )
-    from dataset_rt._source import (
-        CacheSource as CacheSource,
-    )
-    from dataset_rt._source import (
-        Metadata as Metadata,
-    )
-    from dataset_rt._source import (
-        MetadataValue as MetadataValue,
+        BytesLike,
+        CacheInput,
+        CacheSource,
+        Metadata,
+        MetadataValue,
     )
     from dataset_rt.exceptions import (
-        CacheExistsError as CacheExistsError,
-    )
-    from dataset_rt.exceptions import (
-        CacheNotFoundError as CacheNotFoundError,
-    )
-    from dataset_rt.exceptions import (
-        CorruptCacheError as CorruptCacheError,
-    )
-    from dataset_rt.exceptions import (
-        DatasetRTError as DatasetRTError,
-    )
-    from dataset_rt.exceptions import (
-        ForkedProcessError as ForkedProcessError,
-    )
-    from dataset_rt.exceptions import (
-        InternalError as InternalError,
-    )
-    from dataset_rt.exceptions import (
-        InvalidInputError as InvalidInputError,
-    )
-    from dataset_rt.exceptions import (
-        SampleIndexError as SampleIndexError,
-    )
-    from dataset_rt.exceptions import (
-        SourceError as SourceError,
-    )
-    from dataset_rt.exceptions import (
-        StorageError as StorageError,
-    )
-    from dataset_rt.exceptions import (
-        UnsupportedVersionError as UnsupportedVersionError,
+        CacheExistsError,
+        CacheNotFoundError,
+        CorruptCacheError,
+        DatasetRTError,
+        ForkedProcessError,
+        InternalError,
+        InvalidInputError,
+        SampleIndexError,
+        SourceError,
+        StorageError,
+        UnsupportedVersionError,
     )
 
 _HOMES = {
@@ -143,7 +97,41 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted(_HOME_OF)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [
+    "DEFAULT_SHARD_COMPRESSION",
+    "DEFAULT_WRITER_CONFIG",
+    "DEFAULT_WRITER_PROFILER_CONFIG",
+    "BytesLike",
+    "CacheExistsError",
+    "CacheInput",
+    "CacheNotFoundError",
+    "CacheSource",
+    "CacheSourcesDatasetError",
+    "CacheSourcesDatasetResult",
+    "CacheSourcesDatasetSuccess",
+    "CacheWriteError",
+    "CacheWriteResult",
+    "CacheWriteSuccess",
+    "CachedDataset",
+    "CachedSample",
+    "CompressionAlgo",
+    "CorruptCacheError",
+    "DatasetRTError",
+    "DatasetRuntime",
+    "ForkedProcessError",
+    "InternalError",
+    "InvalidInputError",
+    "Metadata",
+    "MetadataValue",
+    "ReaderConfig",
+    "SampleIndexError",
+    "ShardCompression",
+    "SourceError",
+    "StorageError",
+    "UnsupportedVersionError",
+    "WriterConfig",
+    "WriterProfilerConfig",
+]
 
 
 def __getattr__(name: str) -> object:

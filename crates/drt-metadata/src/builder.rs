@@ -125,7 +125,8 @@ impl ColumnBuilder {
     fn into_array(self) -> Result<Box<dyn Array>, MetadataError> {
         Ok(match self {
             Self::Bool(values) => {
-                BooleanArray::new(ArrowDataType::Boolean, Bitmap::from_trusted_len_iter(values.into_iter()), None).boxed()
+                BooleanArray::new(ArrowDataType::Boolean, Bitmap::from_trusted_len_iter(values.into_iter()), None)
+                    .boxed()
             }
             Self::Int(values) => PrimitiveArray::<i64>::from_vec(values).boxed(),
             Self::Float(values) => PrimitiveArray::<f64>::from_vec(values).boxed(),
@@ -134,7 +135,8 @@ impl ColumnBuilder {
                 offsets.push(0i32);
                 offsets.extend_from_slice(&ends);
                 drop(ends);
-                let offsets = OffsetsBuffer::try_from(offsets).map_err(|error| MetadataError::malformed(error.to_string()))?;
+                let offsets =
+                    OffsetsBuffer::try_from(offsets).map_err(|error| MetadataError::malformed(error.to_string()))?;
                 Utf8Array::<i32>::try_new(ArrowDataType::Utf8, offsets, text.into_bytes().into(), None)
                     .map_err(|error| MetadataError::malformed(error.to_string()))?
                     .boxed()

@@ -210,7 +210,8 @@ fn footer_range(file: &[u8]) -> Result<std::ops::Range<usize>, MetadataError> {
     let end = file.len() - MAGIC.len() - 4;
     let len = read_u32(file, end).ok_or_else(|| MetadataError::malformed("no footer length"))? as usize;
     let start = end.checked_sub(len).filter(|start| *start >= MAGIC.len() + 2);
-    let start = start.ok_or_else(|| MetadataError::malformed(format!("a footer of {len} bytes in a file of {}", file.len())))?;
+    let start = start
+        .ok_or_else(|| MetadataError::malformed(format!("a footer of {len} bytes in a file of {}", file.len())))?;
     Ok(start..end)
 }
 
@@ -258,7 +259,10 @@ fn check_schema(footer: &FooterRef<'_>, schema: &MetadataSchema) -> Result<(), M
             _ => None,
         };
         if kind != Some(expected.kind) {
-            return mismatch(format!("column {name:?} should hold {} values and is {data_type:?}", expected.kind.name()));
+            return mismatch(format!(
+                "column {name:?} should hold {} values and is {data_type:?}",
+                expected.kind.name()
+            ));
         }
     }
     Ok(())
@@ -342,7 +346,10 @@ impl<'a> BatchReader<'a> {
                 nulls.get_or_insert_with(|| field.name.clone());
             }
             let too_small = |what: &str| {
-                MetadataError::malformed(format!("column {:?}: the {what} buffer is too small for {num_rows} rows", field.name))
+                MetadataError::malformed(format!(
+                    "column {:?}: the {what} buffer is too small for {num_rows} rows",
+                    field.name
+                ))
             };
             columns.push(match field.kind {
                 MetadataKind::Bool => {
@@ -351,14 +358,19 @@ impl<'a> BatchReader<'a> {
                     Column::Bool(Bitmap::from_u8_vec(bytes.to_vec(), num_rows))
                 }
                 MetadataKind::Int => Column::Int(typed(next_buffer()?, num_rows).ok_or_else(|| too_small("value"))?),
-                MetadataKind::Float => Column::Float(typed(next_buffer()?, num_rows).ok_or_else(|| too_small("value"))?),
+                MetadataKind::Float => {
+                    Column::Float(typed(next_buffer()?, num_rows).ok_or_else(|| too_small("value"))?)
+                }
                 MetadataKind::String => {
                     let offsets = next_buffer()?;
                     // Arrow allows no offsets at all where there are no rows.
                     let offsets = if num_rows == 0 && offsets.is_empty() {
                         vec![0].into()
                     } else {
-                        num_rows.checked_add(1).and_then(|len| typed(offsets, len)).ok_or_else(|| too_small("offset"))?
+                        num_rows
+                            .checked_add(1)
+                            .and_then(|len| typed(offsets, len))
+                            .ok_or_else(|| too_small("offset"))?
                     };
                     Column::String { offsets, text: next_buffer()? }
                 }

@@ -135,7 +135,8 @@ fn the_sum_of_all_batches_rows_cannot_overflow() {
     let schema = MetadataSchema::new(Vec::new()).unwrap();
     let mut file = Vec::new();
     let none = Arc::new(ArrowSchema::default());
-    let mut writer = FileWriter::try_new(&mut file, Arc::clone(&none), None, WriteOptions { compression: None }).unwrap();
+    let mut writer =
+        FileWriter::try_new(&mut file, Arc::clone(&none), None, WriteOptions { compression: None }).unwrap();
     for num_rows in [usize::MAX >> 1, 3, usize::MAX >> 1] {
         writer.write(&RecordBatchT::new(num_rows, Arc::clone(&none), Vec::<Box<dyn Array>>::new()), None).unwrap();
     }

@@ -141,7 +141,10 @@ fn a_table_without_columns_keeps_its_number_of_rows() {
         assert_eq!(table.num_rows(), num_rows);
         assert!(table.arrays().unwrap().iter().all(Vec::is_empty));
         let error = MetadataTable::open(file.into(), &schema, num_rows + 1).unwrap_err();
-        assert!(matches!(error, MetadataError::RowCountMismatch { expected, found } if expected == found + 1), "{error:?}");
+        assert!(
+            matches!(error, MetadataError::RowCountMismatch { expected, found } if expected == found + 1),
+            "{error:?}"
+        );
     }
 }
 

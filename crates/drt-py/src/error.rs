@@ -71,7 +71,8 @@ pub(crate) fn raise(kind: Kind, message: impl Into<String>, path: Option<&Path>,
     let message = message.into();
     Python::attach(|py| {
         let build = || -> PyResult<PyErr> {
-            let module = MODULE.get_or_try_init(py, || PyModule::import(py, "dataset_rt.exceptions").map(Bound::unbind))?;
+            let module =
+                MODULE.get_or_try_init(py, || PyModule::import(py, "dataset_rt.exceptions").map(Bound::unbind))?;
             let arguments = PyDict::new(py);
             arguments.set_item("kind", kind.0)?;
             arguments.set_item("path", path)?;

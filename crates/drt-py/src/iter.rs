@@ -36,7 +36,12 @@ impl PySampleIterator {
             Err(TryLockError::WouldBlock) => {
                 if self.owner.load(Ordering::Relaxed) == thread_number(py) {
                     // A destructor that ran while a sample was built came back here.
-                    return Err(raise(ITERATOR_IN_USE, "this iterator is already being advanced by this thread", None, None));
+                    return Err(raise(
+                        ITERATOR_IN_USE,
+                        "this iterator is already being advanced by this thread",
+                        None,
+                        None,
+                    ));
                 }
                 // Never wait with the interpreter locked: whoever is inside may need it.
                 let state = py.detach(|| Detached(self.state.lock().unwrap_or_else(PoisonError::into_inner)));

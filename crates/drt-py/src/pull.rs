@@ -112,7 +112,11 @@ fn pull_from(
     Ok(())
 }
 
-fn next_sample<'py>(py: Python<'py>, samples: &Bound<'py, PyIterator>, row: u64) -> PyResult<Option<Bound<'py, PyAny>>> {
+fn next_sample<'py>(
+    py: Python<'py>,
+    samples: &Bound<'py, PyIterator>,
+    row: u64,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
     samples.clone().next().transpose().map_err(|error| source_raised(py, row, error))
 }
 
@@ -171,7 +175,8 @@ fn push(sample: &Bound<'_, PyAny>, writer: &mut CacheWriter, columns: &mut Colum
     }
 
     let len = data.len();
-    let payload = if len < Payload::SHARE_FROM { Payload::Copy(&data) } else { Payload::Shared(Arc::new(data.clone_ref(py))) };
+    let payload =
+        if len < Payload::SHARE_FROM { Payload::Copy(&data) } else { Payload::Shared(Arc::new(data.clone_ref(py))) };
     let outcome = if values.len() == known.len() && metadata.len() == known.len() {
         writer.push_values(payload, &values)
     } else {
@@ -195,9 +200,9 @@ fn push_other_columns(
 
 fn column_names(metadata: &Bound<'_, PyDict>, row: u64) -> PyResult<Vec<String>> {
     let name = |key: Bound<'_, PyAny>| {
-        let text = key.cast::<PyString>().map_err(|_| {
-            bad_sample(row, format!("metadata names must be str; got {}", type_name(&key)))
-        })?;
+        let text = key
+            .cast::<PyString>()
+            .map_err(|_| bad_sample(row, format!("metadata names must be str; got {}", type_name(&key))))?;
         text.to_str()
             .map(str::to_owned)
             .map_err(|_| bad_sample(row, "a metadata name has characters that UTF-8 cannot hold (lone surrogates)"))
@@ -227,7 +232,11 @@ fn as_bytes(data: &Bound<'_, PyAny>, row: u64) -> PyResult<PyBackedBytes> {
     }
     let refused = |_| {
         let found = type_name(data);
-        let hint = if data.is_instance_of::<PyString>() { "encode it first, for example with .encode()" } else { "serialize it first" };
+        let hint = if data.is_instance_of::<PyString>() {
+            "encode it first, for example with .encode()"
+        } else {
+            "serialize it first"
+        };
         bad_sample(row, format!("data must be bytes or another buffer; got {found}: {hint}"))
     };
     let view = PyMemoryView::from(data).map_err(refused)?;

@@ -84,7 +84,8 @@ impl PyRuntime {
             .ok_or_else(|| raise(INVALID_CONFIG, format!("unknown compression {compression:?}"), None, None))?;
         let compression =
             ShardCompression::new(algo, ratio).map_err(|error| raise(INVALID_CONFIG, error.to_string(), None, None))?;
-        let config = WriterConfig::new(max_shard_bytes, compression, prefetch_size).map_err(|error| from_write(&error))?;
+        let config =
+            WriterConfig::new(max_shard_bytes, compression, prefetch_size).map_err(|error| from_write(&error))?;
         progress.0.source_started(name);
         let outcome = pull::write(py, &self.pool, source, name, &base, config, progress.0.as_ref());
         progress.0.source_finished(outcome.is_ok());

@@ -78,7 +78,9 @@ impl SampleBuilder {
         if let Some((columns, row)) = sample.table_row() {
             for ((column, key), cache) in columns.iter().zip(&self.keys).zip(&mut texts.0) {
                 match column {
-                    Column::Bool(bits) => set(&metadata, key, PyBool::new(py, bits.get_bit(row)).to_owned().into_any())?,
+                    Column::Bool(bits) => {
+                        set(&metadata, key, PyBool::new(py, bits.get_bit(row)).to_owned().into_any())?
+                    }
                     Column::Int(values) => set(&metadata, key, PyInt::new(py, values[row]).into_any())?,
                     Column::Float(values) => set(&metadata, key, PyFloat::new(py, values[row]).into_any())?,
                     Column::String { .. } => {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use drt_format::constants::{INDEX_ENTRY_LEN, RECORD_CHECKSUM_LEN};
 use drt_format::{
-    CacheId, CacheLayout, CompressionAlgo, DecodedValue, FormatError, IndexEntry, IndexView, Manifest, MetadataSchema, MetadataValue,
-    RecordChecksumsView, RowEncoder, Sha256Digest, Sha256Hasher, decode_row, record_checksum, validate_index,
-    validate_row_count,
+    CacheId, CacheLayout, CompressionAlgo, DecodedValue, FormatError, IndexEntry, IndexView, Manifest, MetadataSchema,
+    MetadataValue, RecordChecksumsView, RowEncoder, Sha256Digest, Sha256Hasher, decode_row, record_checksum,
+    validate_index, validate_row_count,
 };
 use drt_metadata::{Column, MetadataTable};
 use polars_buffer::Buffer;
@@ -243,7 +243,12 @@ impl Cache {
     }
 
     /// Compare a record's JSON text with the sample's row of the table.
-    pub(crate) fn check_json(&self, sample: u64, json: &[u8], scratch: &mut Vec<u8>) -> Result<RecordMetadata, RecordFault> {
+    pub(crate) fn check_json(
+        &self,
+        sample: u64,
+        json: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<RecordMetadata, RecordFault> {
         let (columns, row) = self.columns(sample);
         let readable = !self.metadata.has_nulls() && columns.iter().all(|column| column.value(row).is_some());
         if readable {
@@ -318,7 +323,9 @@ fn read_manifest(cache: &Path, manifest: &Path) -> Result<Manifest, ReadError> {
                 Ok(found) if found.is_dir() => {
                     ReadError::NotACache { path: cache.to_owned(), reason: "it has no manifest.json" }
                 }
-                Ok(_) => ReadError::NotACache { path: cache.to_owned(), reason: "it is a file, and a cache is a folder" },
+                Ok(_) => {
+                    ReadError::NotACache { path: cache.to_owned(), reason: "it is a file, and a cache is a folder" }
+                }
                 Err(_) => ReadError::CacheNotFound { path: cache.to_owned() },
             });
         }

@@ -25,7 +25,12 @@ impl Catalog {
     /// # Errors
     /// `NoCaches`, `DuplicateCacheId`, `SchemasDiffer`, `NoSamples`, `TooManyRows`, and those of [`Cache::open`]; the first path
     /// that fails decides.
-    pub fn open(pool: &Arc<WorkerPool>, paths: &[PathBuf], io: IoMode, validate_cache: bool) -> Result<Self, ReadError> {
+    pub fn open(
+        pool: &Arc<WorkerPool>,
+        paths: &[PathBuf],
+        io: IoMode,
+        validate_cache: bool,
+    ) -> Result<Self, ReadError> {
         let open_one = |position: usize, path: &Path| Cache::open(path, position as u64, io, validate_cache);
         let caches = match paths {
             [] => return Err(ReadError::NoCaches),

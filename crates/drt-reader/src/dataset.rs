@@ -146,8 +146,8 @@ impl CachedDataset {
             .iter()
             .map(|(cache_id, sample_id)| self.catalog.sample(*cache_id, *sample_id))
             .collect::<Result<Vec<_>, _>>()?;
-        let pooled = samples.len() > 1
-            && samples.iter().any(|(place, _)| !self.catalog.caches()[*place as usize].is_direct());
+        let pooled =
+            samples.len() > 1 && samples.iter().any(|(place, _)| !self.catalog.caches()[*place as usize].is_direct());
         if !pooled {
             return Ok(samples
                 .chunks(BLOCK_LEN)

@@ -35,11 +35,13 @@ impl CachedDataset {
     fn build_frame(&self) -> Result<DataFrame, ReadError> {
         let caches = self.catalog().caches();
         let first = &caches[0];
-        let unrepresentable =
-            |reason: String| ReadError::Unrepresentable { path: first.path().to_owned(), reason };
+        let unrepresentable = |reason: String| ReadError::Unrepresentable { path: first.path().to_owned(), reason };
         for field in self.schema().fields() {
             if [CACHE_ID, SAMPLE_ID, WEIGHT].contains(&field.name.as_str()) {
-                return Err(unrepresentable(format!("a stored column is called {:?} like the table's own", field.name)));
+                return Err(unrepresentable(format!(
+                    "a stored column is called {:?} like the table's own",
+                    field.name
+                )));
             }
             if field.name.contains('\0') {
                 return Err(unrepresentable(format!("the column name {:?} contains the NUL character", field.name)));
@@ -168,7 +170,8 @@ fn weights(column: &Column) -> Result<Vec<f64>, ReadError> {
     if !numeric {
         return Err(invalid(format!("the column \"weight\" has type {} and must be numeric", column.dtype())));
     }
-    let series = column.as_materialized_series().cast(&DataType::Float64).map_err(|error| invalid(error.to_string()))?;
+    let series =
+        column.as_materialized_series().cast(&DataType::Float64).map_err(|error| invalid(error.to_string()))?;
     let values: &Float64Chunked = series.f64().map_err(|error| invalid(error.to_string()))?;
     if let Some(at) = values.iter().position(|value| value.is_none()).filter(|_| values.null_count() > 0) {
         return Err(invalid(format!("row {at} has a null weight")));

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use drt_sampler::{SamplingPlan, Weights};
 
-use crate::catalog::{Catalog, MAX_ROWS};
 use crate::ReadError;
+use crate::catalog::{Catalog, MAX_ROWS};
 
 /// Something of the caller's that lives and is replaced with a table, such as the frame it was made from.
 pub type Attachment = Arc<dyn Any + Send + Sync>;
@@ -82,7 +82,8 @@ impl ActiveTable {
             }
             SamplingPlan::cyclic(num_rows as u64)?
         };
-        let in_order = rows.len() as u64 == catalog.num_rows() && rows.iter().enumerate().all(|(at, row)| at == *row as usize);
+        let in_order =
+            rows.len() as u64 == catalog.num_rows() && rows.iter().enumerate().all(|(at, row)| at == *row as usize);
         Ok(Self { plan, rows: (!in_order).then(|| rows.into()), attachment })
     }
 

@@ -65,14 +65,19 @@ impl WorkerPool {
     pub fn spawn(&self, job: impl FnOnce() + Send + 'static) -> Result<(), PoolError> {
         self.ensure_owner()?;
         // The threads hold receivers for as long as `self` holds the sender, so the channel is connected.
-        self.jobs.send(Box::new(job)).map_err(|_| PoolError::JobPanicked { message: "the worker threads are gone".into() })
+        self.jobs
+            .send(Box::new(job))
+            .map_err(|_| PoolError::JobPanicked { message: "the worker threads are gone".into() })
     }
 
     /// Run a job and get a handle to its result.
     ///
     /// # Errors
     /// `Forked`.
-    pub fn submit<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<JobHandle<T>, PoolError> {
+    pub fn submit<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JobHandle<T>, PoolError> {
         let (result, handle) = bounded(1);
         self.spawn(move || {
             let outcome = catch_unwind(AssertUnwindSafe(job))

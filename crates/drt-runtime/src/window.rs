@@ -39,7 +39,10 @@ impl<T: Send + 'static> OrderedWindow<T> {
     }
 
     /// Wait for the oldest job's result; `None` when nothing is in flight.
-    #[allow(clippy::should_implement_trait, reason = "an owner keeps submitting between calls, which an Iterator forbids")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an owner keeps submitting between calls, which an Iterator forbids"
+    )]
     pub fn next(&mut self) -> Option<Result<T, PoolError>> {
         self.jobs.pop_front().map(JobHandle::wait)
     }

@@ -1,7 +1,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use drt_format::{CompressionAlgo, FormatError, MetadataValue, RecordHasher, RowEncoder, encode_payload, record_checksum};
+use drt_format::{
+    CompressionAlgo, FormatError, MetadataValue, RecordHasher, RowEncoder, encode_payload, record_checksum,
+};
 use drt_metadata::MetadataBuilder;
 
 /// Bytes that several threads may read: how a large payload travels without being copied.

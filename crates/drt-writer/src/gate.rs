@@ -8,18 +8,30 @@ const STEP: Duration = Duration::from_millis(50);
 struct Load {
     tasks: usize,
     bytes: usize,
+    jobs: usize,
+}
+
+impl Load {
+    fn is_below(self, limits: Limits) -> bool {
+        match limits {
+            Limits::Idle => self.tasks == 0 && self.jobs == 0,
+            Limits::Below { tasks, bytes } => self.tasks == 0 || (self.tasks < tasks && self.bytes < bytes),
+        }
+    }
 }
 
 /// How much may be inside before more is let in.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) tasks: usize,
-    pub(crate) bytes: usize,
-}
-
-impl Limits {
-    /// Nothing at all.
-    pub(crate) const EMPTY: Self = Self { tasks: 1, bytes: 0 };
+pub(crate) enum Limits {
+    /// Nothing at all, and every job has said how it ended.
+    Idle,
+    /// Fewer tasks and fewer bytes than these; always open when there are no tasks.
+    Below {
+        /// Tasks that are let in.
+        tasks: usize,
+        /// Bytes of all tasks together.
+        bytes: usize,
+    },
 }
 
 /// Counts what is on its way, so that the thread that pulls can wait for less of it.
@@ -38,12 +50,16 @@ impl Gate {
         Pass { gate: Arc::clone(self), bytes }
     }
 
+    /// Count a job until the result is dropped: to be kept until the job's failure, if any, is known to whoever waits.
+    pub(crate) fn begin_job(self: &Arc<Self>) -> JobPass {
+        self.load.lock().unwrap_or_else(PoisonError::into_inner).jobs += 1;
+        JobPass(Arc::clone(self))
+    }
+
     /// Wait until there is less inside than the limits say; false when `give_up` said so first.
-    ///
-    /// An empty gate is open, whatever the limits.
     pub(crate) fn wait_below(&self, limits: Limits, give_up: &mut dyn FnMut() -> bool) -> bool {
         let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
-        while load.tasks > 0 && (load.tasks >= limits.tasks || load.bytes >= limits.bytes) {
+        while !load.is_below(limits) {
             let (next, timeout) = self.changed.wait_timeout(load, STEP).unwrap_or_else(PoisonError::into_inner);
             load = next;
             if timeout.timed_out() {
@@ -71,5 +87,16 @@ impl Drop for Pass {
         load.tasks -= 1;
         load.bytes -= self.bytes;
         self.gate.changed.notify_all();
+    }
+}
+
+/// One job at work.
+#[derive(Debug)]
+pub(crate) struct JobPass(Arc<Gate>);
+
+impl Drop for JobPass {
+    fn drop(&mut self) {
+        self.0.load.lock().unwrap_or_else(PoisonError::into_inner).jobs -= 1;
+        self.0.changed.notify_all();
     }
 }

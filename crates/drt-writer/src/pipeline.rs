@@ -15,6 +15,9 @@ use crate::block::{EncodedBlock, InputBlock};
 use crate::fs::{CacheFile, CacheFs};
 use crate::gate::{Gate, Limits, Pass};
 
+/// Full shards that may wait for the disk at one time.
+const MAX_UNSYNCED_FILES: usize = 32;
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic in a job is recorded as a failure of the write, so what it left locked is never read again.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -58,9 +61,10 @@ impl Committed {
         let mut spans: Vec<Span> = Vec::new();
         for (at, record) in block.records.iter().enumerate() {
             let len = record.len();
-            let full = self.shards.last().is_none_or(|shard| {
-                shard.byte_len > 0 && shard.byte_len.saturating_add(len) > self.max_shard_bytes
-            });
+            let full = self
+                .shards
+                .last()
+                .is_none_or(|shard| shard.byte_len > 0 && shard.byte_len.saturating_add(len) > self.max_shard_bytes);
             if full {
                 self.shards.push(ShardTotals::default());
             }
@@ -142,6 +146,8 @@ struct Shared {
     failure: Mutex<Option<WriteError>>,
     stopped: CancelToken,
     gate: Arc<Gate>,
+    /// Cloned by whoever waits for the disk with a file open.
+    unsynced: Arc<()>,
 }
 
 /// Records a panic of the job that holds it.
@@ -163,8 +169,12 @@ impl Shared {
 
     /// Run a step of the write on the pool. What goes wrong in it becomes the failure of the write.
     fn spawn(self: &Arc<Self>, step: impl FnOnce(&Arc<Self>) -> Result<(), WriteError> + Send + 'static) {
+        let job = self.gate.begin_job();
         let witness = Witness(Arc::clone(self));
         let outcome = self.pool.spawn(move || {
+            // Ends last. A step gives up its pass before its failure is recorded, and `finish` must not run between the two.
+            let _job = job;
+            let witness = witness;
             if let Err(error) = step(&witness.0) {
                 witness.0.fail(error);
             }
@@ -205,12 +215,17 @@ impl Shared {
         Ok(())
     }
 
-    fn write_span(self: &Arc<Self>, files: &mut ShardFiles, block: &EncodedBlock, span: &Span) -> Result<(), WriteError> {
+    fn write_span(
+        self: &Arc<Self>,
+        files: &mut ShardFiles,
+        block: &EncodedBlock,
+        span: &Span,
+    ) -> Result<(), WriteError> {
         let path = self.shards_dir.join(shard_file_name(span.shard as u64));
         if files.open.as_ref().is_none_or(|(shard, _)| *shard != span.shard) {
             let file = self.fs.create_file(&path).map_err(WriteError::io("create", &path))?;
             if let Some((shard, full)) = files.open.replace((span.shard, file)) {
-                self.sync_later(shard, full);
+                self.sync_later(shard, full)?;
             }
         }
         if let Some((_, file)) = &mut files.open {
@@ -219,17 +234,22 @@ impl Shared {
         Ok(())
     }
 
-    /// Wait for the disk on another thread, while the next shard fills.
-    fn sync_later(self: &Arc<Self>, shard: usize, mut file: Box<dyn CacheFile>) {
+    /// Wait for the disk on another thread, while the next shard fills; on this one when many files are open already.
+    fn sync_later(self: &Arc<Self>, shard: usize, mut file: Box<dyn CacheFile>) -> Result<(), WriteError> {
+        let path = self.shards_dir.join(shard_file_name(shard as u64));
+        let open = Arc::clone(&self.unsynced);
+        if Arc::strong_count(&open) > MAX_UNSYNCED_FILES {
+            return file.sync().map_err(WriteError::io("sync", path));
+        }
         let pass = self.gate.enter(0);
         self.spawn(move |shared| {
-            let _pass = pass;
+            let (_pass, _open) = (pass, open);
             if shared.stopped.is_cancelled() {
                 return Ok(());
             }
-            let path = shared.shards_dir.join(shard_file_name(shard as u64));
             file.sync().map_err(WriteError::io("sync", path))
         });
+        Ok(())
     }
 
     fn run_hashes(self: &Arc<Self>) -> Result<(), WriteError> {
@@ -313,6 +333,7 @@ impl Pipeline {
             failure: Mutex::new(None),
             stopped: CancelToken::new(),
             gate: Arc::default(),
+            unsynced: Arc::default(),
         };
         Self { shared: Arc::new(shared), blocks: 0 }
     }
@@ -326,7 +347,12 @@ impl Pipeline {
     ///
     /// # Errors
     /// An earlier block's failure; `Interrupted` when `stop` said so.
-    pub(crate) fn submit(&mut self, block: InputBlock, limits: Limits, stop: &mut dyn FnMut() -> bool) -> Result<(), WriteError> {
+    pub(crate) fn submit(
+        &mut self,
+        block: InputBlock,
+        limits: Limits,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<(), WriteError> {
         self.wait(limits, stop)?;
         let pass = self.shared.gate.enter(block.num_bytes());
         let number = self.blocks;
@@ -359,12 +385,12 @@ impl Pipeline {
     /// # Errors
     /// Any block's failure; `Interrupted` when `stop` said so.
     pub(crate) fn finish(self, stop: &mut dyn FnMut() -> bool) -> Result<Outcome, WriteError> {
-        self.wait(Limits::EMPTY, stop)?;
+        self.wait(Limits::Idle, stop)?;
         let last = lock(&self.shared.files.worker).open.take();
         if let Some((shard, file)) = last {
-            self.shared.sync_later(shard, file);
+            self.shared.sync_later(shard, file)?;
         }
-        self.wait(Limits::EMPTY, stop)?;
+        self.wait(Limits::Idle, stop)?;
         let mut hashes = std::mem::take(&mut *lock(&self.shared.hashes.worker));
         hashes.done.extend(hashes.open.take().map(|(_, hasher)| hasher.finish()));
         Ok(Outcome { committed: std::mem::take(&mut *lock(&self.shared.committed)), digests: hashes.done })
@@ -383,7 +409,7 @@ impl Drop for Pipeline {
             lock(&self.shared.committed).waiting.clear();
             self.shared.files.clear();
             self.shared.hashes.clear();
-            if self.shared.gate.wait_below(Limits::EMPTY, &mut || true) {
+            if self.shared.gate.wait_below(Limits::Idle, &mut || true) {
                 return;
             }
         }

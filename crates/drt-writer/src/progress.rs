@@ -60,14 +60,8 @@ impl<W: Write> Lines<W> {
     /// Lines about `num_sources` sources, written to `out`.
     pub fn new(num_sources: usize, out: W) -> Self {
         let now = Instant::now();
-        let counts = Counts {
-            source: String::new(),
-            samples: 0,
-            bytes: 0,
-            sources_done: 0,
-            source_began: now,
-            last_line: now,
-        };
+        let counts =
+            Counts { source: String::new(), samples: 0, bytes: 0, sources_done: 0, source_began: now, last_line: now };
         Self { num_sources, began: now, out: Mutex::new((counts, out)) }
     }
 
@@ -151,14 +145,8 @@ impl Bars {
         });
         let source = bars.add(ProgressBar::new_spinner().with_style(style("{spinner} {prefix}: {msg}")));
         let now = Instant::now();
-        let counts = Counts {
-            source: String::new(),
-            samples: 0,
-            bytes: 0,
-            sources_done: 0,
-            source_began: now,
-            last_line: now,
-        };
+        let counts =
+            Counts { source: String::new(), samples: 0, bytes: 0, sources_done: 0, source_began: now, last_line: now };
         Self { source, overall, state: Mutex::new((counts, now)), num_sources }
     }
 }

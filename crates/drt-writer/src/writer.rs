@@ -5,7 +5,8 @@ use std::sync::Arc;
 use drt_format::constants::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, RECORD_CHECKSUMS_FILE, SHARDS_DIR};
 use drt_format::{
     CacheId, FormatError, FormatVersion, Manifest, MetadataField, MetadataSchema, MetadataValue, RecordChecksumAlgo,
-    RecordChecksums, RowEncoder, Sha256Digest, Sha256Hasher, ShardEntry, WriterInfo, shard_file_name, validate_source_name,
+    RecordChecksums, RowEncoder, Sha256Digest, Sha256Hasher, ShardEntry, WriterInfo, shard_file_name,
+    validate_source_name,
 };
 use drt_metadata::{MetadataBuilder, MetadataError};
 use drt_runtime::WorkerPool;
@@ -121,8 +122,10 @@ impl CacheWriter {
     /// `InvalidSchema`.
     pub fn fix_schema(&mut self, metadata: &[(&str, MetadataValue<'_>)]) -> Result<&MetadataSchema, WriteError> {
         let row = self.num_samples;
-        let fields =
-            metadata.iter().map(|(name, value)| MetadataField { name: (*name).to_owned(), kind: value.kind() }).collect();
+        let fields = metadata
+            .iter()
+            .map(|(name, value)| MetadataField { name: (*name).to_owned(), kind: value.kind() })
+            .collect();
         let invalid = |source| WriteError::InvalidSchema { row, source };
         let (schema, _) = MetadataSchema::from_unsorted(fields).map_err(invalid)?;
         schema.validate_for_write().map_err(invalid)?;
@@ -147,7 +150,8 @@ impl CacheWriter {
     /// Before [`fix_schema`](Self::fix_schema) or a first `push`.
     pub fn push_values(&mut self, payload: Payload<'_>, values: &[MetadataValue<'_>]) -> Result<(), WriteError> {
         let row = self.num_samples;
-        let SchemaState { schema, block } = self.state.as_mut().expect("the columns are fixed before values are pushed");
+        let SchemaState { schema, block } =
+            self.state.as_mut().expect("the columns are fixed before values are pushed");
         for (field, value) in schema.fields().iter().zip(values) {
             if let MetadataValue::Float(value) = value
                 && !value.is_finite()
@@ -194,7 +198,7 @@ impl CacheWriter {
         let full = std::mem::replace(block, next);
         // Two blocks a thread keep every thread busy; fewer when the caller asked for less.
         let tasks = self.config.prefetch_size().min(2 * self.pool.num_workers());
-        pipeline.submit(full, Limits { tasks, bytes: MAX_BYTES_IN_FLIGHT }, stop)
+        pipeline.submit(full, Limits::Below { tasks, bytes: MAX_BYTES_IN_FLIGHT }, stop)
     }
 
     /// Write what is left, make everything durable, and publish. Returns the cache's path.

@@ -44,7 +44,9 @@ pub(crate) fn array_values(table: &MetadataTable, num_columns: usize) -> Result<
     let mut rows = Vec::new();
     for batch in batches {
         assert_eq!(batch.len(), num_columns);
-        rows.extend((0..batch[0].len()).map(|row| batch.iter().map(|array| array_value(array.as_ref(), row)).collect()));
+        rows.extend(
+            (0..batch[0].len()).map(|row| batch.iter().map(|array| array_value(array.as_ref(), row)).collect()),
+        );
     }
     Ok(rows)
 }

@@ -1,0 +1,180 @@
+//! A write may fail or stop at any step: the cache is then absent or whole, and the next write finds a clean place.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use drt_format::CompressionAlgo;
+use drt_runtime::{PoolError, WorkerPool};
+use drt_writer::fs::StdFs;
+use drt_writer::{CacheWriter, Payload, WriteError};
+use support::fault_fs::{Fault, FaultFs};
+use support::{config, exists, in_time, input, names_in_tmp, pool, tree};
+
+type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
+
+const NAME: &str = "numbers";
+
+/// Write a small cache of several shards and blocks.
+fn write(fs: Arc<dyn drt_writer::fs::CacheFs>, pool: &Arc<WorkerPool>, base: &Path) -> Result<PathBuf, WriteError> {
+    let mut writer = CacheWriter::create_on(fs, Arc::clone(pool), base, NAME, config(2048, CompressionAlgo::None))?;
+    for n in 0..24 {
+        let sample = input(n);
+        let metadata: Vec<_> = sample.metadata.iter().map(|(name, value)| (name.as_str(), value.as_value())).collect();
+        let payload = if n % 3 == 0 { Payload::Shared(Arc::new(sample.data)) } else { Payload::Copy(&sample.data) };
+        writer.push(payload, &metadata)?;
+        if n % 7 == 6 {
+            writer.flush(&mut || false)?;
+        }
+    }
+    writer.finish(&mut || false)
+}
+
+/// What a write leaves when nothing goes wrong, and its number of steps.
+fn whole(pool: &Arc<WorkerPool>) -> (Tree, usize) {
+    let base = tempfile::tempdir().unwrap();
+    let fs = FaultFs::new(Fault::Never);
+    let path = write(Arc::new(fs.clone()), pool, base.path()).unwrap();
+    let whole = tree(&path);
+    assert!(whole.len() > 8, "several shards: {:?}", whole.keys());
+    (whole, fs.steps().len())
+}
+
+/// After whatever happened: the cache is absent or whole, and writing it again works where it is absent.
+fn absent_or_whole(base: &Path, whole: &Tree, pool: &Arc<WorkerPool>, what: &str) {
+    let target = base.join(NAME);
+    if exists(&target) {
+        assert_eq!(&tree(&target), whole, "{what}");
+    } else {
+        write(Arc::new(FaultFs::new(Fault::Never)), pool, base).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(&tree(&target), whole, "{what}");
+        assert_eq!(names_in_tmp(base), [""; 0], "{what}: the next write has removed what was left");
+    }
+}
+
+#[test]
+fn a_step_that_fails_leaves_no_cache_and_nothing_in_tmp() {
+    for num_workers in [1, 3] {
+        let pool = pool(num_workers);
+        let (whole, num_steps) = whole(&pool);
+        let mut published_and_failed = 0;
+        for step in 0..num_steps {
+            let base = tempfile::tempdir().unwrap();
+            let fs = FaultFs::new(Fault::Once(step));
+            let outcome = write(Arc::new(fs.clone()), &pool, base.path());
+            let steps = fs.steps();
+            let (verb, path) = &steps[step];
+            let what = format!("step {step}, {verb} {}", path.display());
+            match outcome {
+                // The lock of a published cache has done its work.
+                Ok(_) => assert_eq!(*verb, "remove_file", "{what}"),
+                Err(WriteError::Io { path: named, source, .. }) => {
+                    assert_eq!(source.kind(), std::io::ErrorKind::StorageFull, "{what}");
+                    assert_eq!(&named, path, "{what}");
+                    assert_eq!(names_in_tmp(base.path()), [""; 0], "{what}");
+                    if exists(&base.path().join(NAME)) {
+                        // What is published cannot be taken back; that it lasts could not be made sure of.
+                        assert_eq!((*verb, path.as_path()), ("sync_dir", base.path()), "{what}");
+                        published_and_failed += 1;
+                    }
+                }
+                Err(other) => panic!("{what}: {other:?}"),
+            }
+            absent_or_whole(base.path(), &whole, &pool, &what);
+        }
+        assert_eq!(published_and_failed, 1);
+    }
+}
+
+#[test]
+fn a_process_that_stops_at_any_step_leaves_the_cache_absent_or_whole() {
+    let pool = pool(2);
+    let (whole, num_steps) = whole(&pool);
+    let mut num_whole = 0;
+    for step in 0..num_steps {
+        let base = tempfile::tempdir().unwrap();
+        let fs = FaultFs::new(Fault::Stop(step));
+        let outcome = write(Arc::new(fs.clone()), &pool, base.path());
+        let what = format!("step {step} of {num_steps}, {:?}", fs.steps()[step]);
+        // The caller hears of it, unless only the lock of a published cache was left to remove.
+        assert!(outcome.is_err() || step == num_steps - 1, "{what}");
+        num_whole += usize::from(exists(&base.path().join(NAME)));
+        absent_or_whole(base.path(), &whole, &pool, &what);
+    }
+    assert!((1..=2).contains(&num_whole), "whole only at the very end: {num_whole}");
+}
+
+#[test]
+fn a_panic_on_a_thread_of_the_pool_is_an_error_that_leaves_nothing() {
+    let pool = pool(2);
+    let (whole, num_steps) = whole(&pool);
+    for step in 0..num_steps {
+        let base = tempfile::tempdir().unwrap();
+        let (fs, folder, threads) = (FaultFs::new(Fault::Panic(step)), base.path().to_owned(), Arc::clone(&pool));
+        let writer_fs = Arc::new(fs.clone());
+        let outcome = in_time(move || {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| write(writer_fs, &threads, &folder)))
+        });
+        // On the caller's own thread a panic is passed on.
+        if let Ok(outcome) = outcome {
+            let what = format!("step {step}, {:?}", fs.steps()[step]);
+            assert!(matches!(outcome, Err(WriteError::Pool(PoolError::JobPanicked { .. }))), "{what}: {outcome:?}");
+            assert!(!exists(&base.path().join(NAME)), "{what}");
+            assert_eq!(names_in_tmp(base.path()), [""; 0], "{what}");
+        }
+        absent_or_whole(base.path(), &whole, &pool, &format!("panic at step {step}"));
+    }
+}
+
+#[test]
+fn a_failure_is_noticed_by_the_next_flush_or_by_finish_and_never_hangs() {
+    // The third block fails while many are on their way.
+    for num_workers in [1, 4] {
+        let pool = pool(num_workers);
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().to_owned();
+        let (pushed, error) = in_time(move || {
+            let fs = Arc::new(FaultFs::new(Fault::Once(9)));
+            let mut writer =
+                CacheWriter::create_on(fs, pool, &folder, NAME, config(1 << 20, CompressionAlgo::None)).unwrap();
+            for n in 0..100_000u64 {
+                writer.push(Payload::Copy(&n.to_le_bytes()), &[]).unwrap();
+                if let Err(error) = writer.flush(&mut || false) {
+                    return (n, error);
+                }
+            }
+            (100_000, writer.finish(&mut || false).unwrap_err())
+        });
+        assert!(matches!(error, WriteError::Io { .. }), "{error:?}");
+        // Blocks that were on their way already were let through, and no others.
+        assert!(pushed < 1000, "{pushed}");
+        assert_eq!(names_in_tmp(base.path()), [""; 0]);
+        assert!(!exists(&base.path().join(NAME)));
+    }
+}
+
+#[test]
+fn a_writer_that_is_dropped_leaves_nothing() {
+    let pool = pool(2);
+    let base = tempfile::tempdir().unwrap();
+    for num_samples in [0u64, 1, 500] {
+        let mut writer = CacheWriter::create_on(
+            Arc::new(StdFs),
+            Arc::clone(&pool),
+            base.path(),
+            NAME,
+            config(100, CompressionAlgo::Lz4),
+        )
+        .unwrap();
+        for n in 0..num_samples {
+            writer.push(Payload::Copy(&n.to_le_bytes()), &[]).unwrap();
+            if n % 100 == 7 {
+                writer.flush(&mut || false).unwrap();
+            }
+        }
+        drop(writer);
+        assert_eq!(tree(base.path()).keys().collect::<Vec<_>>(), [Path::new("tmp")], "{num_samples}");
+    }
+}

@@ -1,0 +1,128 @@
+//! A file system that counts its steps and refuses one of them, or all from one on.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use drt_writer::fs::{CacheFile, CacheFs, StdFs};
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    Never,
+    /// This step, counted from 0; a write keeps half of its bytes. Later steps work.
+    Once(usize),
+    /// This step and all later ones do nothing, as if the process had been killed or the disk pulled out.
+    Stop(usize),
+    /// This step panics.
+    Panic(usize),
+}
+
+/// What every step of one write was, with the path it was about.
+pub(crate) type Log = Arc<Mutex<Vec<(&'static str, PathBuf)>>>;
+
+#[derive(Clone)]
+pub(crate) struct FaultFs {
+    fault: Fault,
+    next: Arc<AtomicUsize>,
+    log: Log,
+}
+
+impl FaultFs {
+    pub(crate) fn new(fault: Fault) -> Self {
+        Self { fault, next: Arc::default(), log: Arc::default() }
+    }
+
+    /// The steps so far.
+    pub(crate) fn steps(&self) -> Vec<(&'static str, PathBuf)> {
+        self.log.lock().unwrap().clone()
+    }
+
+    fn step(&self, verb: &'static str, path: &Path) -> io::Result<()> {
+        let number = {
+            let mut log = self.log.lock().unwrap();
+            log.push((verb, path.to_owned()));
+            self.next.fetch_add(1, Ordering::SeqCst)
+        };
+        match self.fault {
+            Fault::Once(step) if step == number => Err(io::ErrorKind::StorageFull.into()),
+            Fault::Stop(step) if step <= number => Err(io::ErrorKind::BrokenPipe.into()),
+            Fault::Panic(step) if step == number => panic!("step {step} panics on purpose"),
+            _ => Ok(()),
+        }
+    }
+}
+
+struct FaultFile {
+    fs: FaultFs,
+    path: PathBuf,
+    file: Box<dyn CacheFile>,
+}
+
+impl Write for FaultFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Err(error) = self.fs.step("write", &self.path) {
+            if matches!(self.fs.fault, Fault::Once(_)) {
+                self.file.write_all(&bytes[..bytes.len() / 2])?;
+            }
+            return Err(error);
+        }
+        // Short writes are allowed, and whoever writes has to go on.
+        self.file.write(&bytes[..bytes.len().div_ceil(2)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl CacheFile for FaultFile {
+    fn sync(&mut self) -> io::Result<()> {
+        // What the disk does then is not what is tested, so it is spared.
+        self.fs.step("sync", &self.path)
+    }
+}
+
+impl CacheFs for FaultFs {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.step("create_dir_all", path)?;
+        StdFs.create_dir_all(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.step("create_dir", path)?;
+        StdFs.create_dir(path)
+    }
+
+    fn create_file(&self, path: &Path) -> io::Result<Box<dyn CacheFile>> {
+        self.step("create_file", path)?;
+        let file = StdFs.create_file(path)?;
+        Ok(Box::new(FaultFile { fs: self.clone(), path: path.to_owned(), file }))
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.step("sync_dir", path)
+    }
+
+    fn rename_exclusive(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step("rename_exclusive", to)?;
+        StdFs.rename_exclusive(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.step("remove_file", path)?;
+        StdFs.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.step("remove_dir_all", path)?;
+        StdFs.remove_dir_all(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.step("exists", path)?;
+        StdFs.exists(path)
+    }
+}
