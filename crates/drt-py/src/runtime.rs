@@ -42,6 +42,7 @@ impl PyRuntime {
 
     /// Open caches as one dataset.
     #[pyo3(signature = (paths, *, seed, prefetch_size, shuffle, validate_cache, io))]
+    #[allow(clippy::too_many_arguments, reason = "one flat call: the Python side has the models")]
     fn open_dataset(
         &self,
         py: Python<'_>,

@@ -184,9 +184,12 @@ const MAX_CACHED_TEXT: usize = 64;
 /// After this many look-ups a cache that seldom helps is given up.
 const TRIAL: u32 = 4096;
 
+/// A text's bytes, and the string made of them.
+type KnownText = (Box<[u8]>, Py<PyString>);
+
 #[derive(Default)]
 struct TextCache {
-    slots: Vec<Option<(Box<[u8]>, Py<PyString>)>>,
+    slots: Vec<Option<KnownText>>,
     lookups: u32,
     hits: u32,
 }

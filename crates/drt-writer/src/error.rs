@@ -7,7 +7,10 @@ use drt_format::{FormatError, MetadataKind};
 use drt_metadata::MetadataError;
 use drt_runtime::PoolError;
 
-/// Why a cache was not written. Nothing is left behind at its path in any of these cases.
+/// Why a cache was not written.
+///
+/// Nothing is left behind at its path, with one exception: when only the last step fails, to make the new name in the base
+/// folder durable (`Io` about that folder), the cache stands whole at its path and might not outlast a power failure.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// A setting outside its range.

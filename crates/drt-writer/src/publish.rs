@@ -1,8 +1,13 @@
 //! The work folder of one write: made unique, locked, and given its final name in one step.
 //!
 //! A cache is absent or whole because its folder gets its name last, when everything in it is on the disk. A writer that is
-//! killed leaves its work folder behind; the lock file in it is then free, which is how the next write knows that it may
-//! remove it.
+//! killed leaves its work folder behind, and beside it a lock file that nobody holds, which is how the next write knows that
+//! it may remove both.
+//!
+//! ```text
+//! BASE/tmp/LABEL.lock     from before LABEL.work is made until after it is published or removed
+//! BASE/tmp/LABEL.work/    becomes BASE/NAME
+//! ```
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -16,9 +21,9 @@ use drt_format::constants::{SHARDS_DIR, TMP_DIR};
 use crate::WriteError;
 use crate::fs::CacheFs;
 
-const LOCK_FILE: &str = "writer.lock";
-const WORK_SUFFIX: &str = ".work";
-const NEW_SUFFIX: &str = ".new";
+const LABEL_PREFIX: &str = "drt-";
+const LOCK_SUFFIX: &str = "lock";
+const WORK_SUFFIX: &str = "work";
 
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
@@ -27,16 +32,18 @@ pub(crate) struct WorkDir {
     fs: Arc<dyn CacheFs>,
     base: PathBuf,
     path: PathBuf,
-    /// Held, not used: the lock ends with the file.
-    lock: Option<File>,
+    lock_path: PathBuf,
+    /// Held, not used: the lock ends with the file. `None` where locks are not to be had: there nobody sweeps either.
+    _lock: Option<File>,
     published: bool,
+    owner: u32,
 }
 
 /// Something no other writer on any machine calls its folder.
 fn unique_label() -> String {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_nanos() as u64);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-    format!("{}-{nanos:x}-{count}", std::process::id())
+    format!("{LABEL_PREFIX}{}-{nanos:x}-{count}", std::process::id())
 }
 
 impl WorkDir {
@@ -45,29 +52,15 @@ impl WorkDir {
         let tmp = base.join(TMP_DIR);
         fs.create_dir_all(&tmp).map_err(WriteError::io("create", &tmp))?;
         remove_abandoned(fs.as_ref(), &tmp);
-        // The folder's name does not contain the source's: that one may already be as long as a name may be.
-        let label = unique_label();
-        let new = tmp.join(format!("{label}{NEW_SUFFIX}"));
-        let path = tmp.join(format!("{label}{WORK_SUFFIX}"));
-        fs.create_dir(&new).map_err(WriteError::io("create", &new))?;
-        // From here on the folder is removed if anything fails. Until it is locked it has a name that nobody sweeps.
-        let mut work = Self { fs, base: base.to_owned(), path: new, lock: None, published: false };
-        work.prepare().map_err(WriteError::io("create", &work.path))?;
-        work.fs.rename_exclusive(&work.path, &path).map_err(WriteError::io("rename", &work.path))?;
-        work.path = path;
-        Ok(work)
-    }
-
-    fn prepare(&mut self) -> io::Result<()> {
-        let path = self.path.join(LOCK_FILE);
-        drop(self.fs.create_file(&path)?);
-        // Where locks are not to be had nobody sweeps either, and the write itself does not need one.
-        if let Ok(file) = File::open(&path)
-            && file.try_lock().is_ok()
-        {
-            self.lock = Some(file);
+        let (lock_path, lock) = create_lock(fs.as_ref(), &tmp)?;
+        let path = lock_path.with_extension(WORK_SUFFIX);
+        // From here on both are removed if anything fails.
+        let owner = std::process::id();
+        let work = Self { fs, base: base.to_owned(), path, lock_path, _lock: lock, published: false, owner };
+        for dir in [work.path.clone(), work.path.join(SHARDS_DIR)] {
+            work.fs.create_dir(&dir).map_err(WriteError::io("create", &dir))?;
         }
-        self.fs.create_dir(&self.path.join(SHARDS_DIR))
+        Ok(work)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -77,8 +70,6 @@ impl WorkDir {
     /// Make the names durable and give the folder its own: `BASE/NAME`.
     pub(crate) fn publish(mut self, name: &str) -> Result<PathBuf, WriteError> {
         let target = self.base.join(name);
-        let lock_path = self.path.join(LOCK_FILE);
-        self.fs.remove_file(&lock_path).map_err(WriteError::io("remove", &lock_path))?;
         for dir in [self.path.join(SHARDS_DIR), self.path.clone()] {
             self.fs.sync_dir(&dir).map_err(WriteError::io("sync", &dir))?;
         }
@@ -102,25 +93,55 @@ impl WorkDir {
 
 impl Drop for WorkDir {
     fn drop(&mut self) {
-        if !self.published {
-            // An error is on its way to the caller already; what cannot be removed now is swept by a later write.
-            drop(self.fs.remove_dir_all(&self.path));
+        // A forked child has a copy of this value; what it stands for belongs to the parent.
+        if std::process::id() != self.owner {
+            return;
+        }
+        // An error is on its way to the caller already; what cannot be removed now is swept by a later write.
+        if self.published {
+            drop(self.fs.remove_file(&self.lock_path));
+        } else {
+            remove_both(self.fs.as_ref(), &self.path, &self.lock_path);
         }
     }
 }
 
-/// Remove the work folders of writers that died. Those of living ones are locked, or on a machine whose locks we see.
+/// Make a lock file under a new label and lock it.
+fn create_lock(fs: &dyn CacheFs, tmp: &Path) -> Result<(PathBuf, Option<File>), WriteError> {
+    for _attempt in 0..8 {
+        // The label does not contain the source's name: that one may already be as long as a name may be.
+        let path = tmp.join(format!("{}.{LOCK_SUFFIX}", unique_label()));
+        drop(fs.create_file(&path).map_err(WriteError::io("create", &path))?);
+        // Between two of these calls a sweep may take the file for an abandoned one: then it is gone, or soon will be.
+        match File::open(&path).map(|file| (file.try_lock(), file)) {
+            Ok((Ok(()), file)) if path.exists() => return Ok((path, Some(file))),
+            Ok((Ok(()) | Err(TryLockError::WouldBlock), _)) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok((Err(TryLockError::Error(_)), _)) | Err(_) => return Ok((path, None)),
+        }
+    }
+    Err(WriteError::io("lock a file in", tmp)(io::ErrorKind::ResourceBusy.into()))
+}
+
+/// Remove what writers that died have left. The locks of living ones are held.
 fn remove_abandoned(fs: &dyn CacheFs, tmp: &Path) {
     let Ok(entries) = std::fs::read_dir(tmp) else { return };
     for entry in entries.flatten() {
         let path = entry.path();
-        if path.extension().is_none_or(|suffix| suffix != &WORK_SUFFIX[1..]) {
-            continue;
+        if entry.file_name().as_encoded_bytes().starts_with(LABEL_PREFIX.as_bytes())
+            && path.extension().is_some_and(|suffix| suffix == LOCK_SUFFIX)
+            && let Ok(lock) = File::open(&path)
+            && lock.try_lock().is_ok()
+        {
+            remove_both(fs, &path.with_extension(WORK_SUFFIX), &path);
         }
-        let Ok(lock) = File::open(path.join(LOCK_FILE)) else { continue };
-        match lock.try_lock() {
-            Ok(()) => drop(fs.remove_dir_all(&path)),
-            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
-        }
+    }
+}
+
+/// Remove a work folder, then its lock file; as long as there is the one, the other says so.
+fn remove_both(fs: &dyn CacheFs, work: &Path, lock: &Path) {
+    match fs.remove_dir_all(work) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+        _ => drop(fs.remove_file(lock)),
     }
 }

@@ -101,8 +101,13 @@ impl CacheWriter {
         let row = self.num_samples;
         if self.state.is_none() {
             self.fix_schema(metadata)?;
+            let outcome = self.push(payload, metadata);
+            if outcome.is_err() {
+                (self.pipeline, self.state) = (None, None);
+            }
+            return outcome;
         }
-        let schema = &self.state.as_ref().expect("fixed above").schema;
+        let schema = &self.state.as_ref().expect("looked at above").schema;
         if metadata.len() != schema.len() {
             return Err(columns_differ(row, schema, metadata));
         }
@@ -120,8 +125,12 @@ impl CacheWriter {
     ///
     /// # Errors
     /// `InvalidSchema`.
+    ///
+    /// # Panics
+    /// After a sample was pushed.
     pub fn fix_schema(&mut self, metadata: &[(&str, MetadataValue<'_>)]) -> Result<&MetadataSchema, WriteError> {
         let row = self.num_samples;
+        assert_eq!(row, 0, "the columns are fixed before samples are pushed");
         let fields = metadata
             .iter()
             .map(|(name, value)| MetadataField { name: (*name).to_owned(), kind: value.kind() })
@@ -187,8 +196,10 @@ impl CacheWriter {
     /// `stop` is asked about every 50 ms of waiting whether to give up.
     ///
     /// # Errors
-    /// A failure of anything handed over earlier; `Interrupted`.
+    /// A failure of anything handed over earlier; `Interrupted`; `Pool` in a forked child.
     pub fn flush(&mut self, stop: &mut dyn FnMut() -> bool) -> Result<(), WriteError> {
+        // In a forked child a lock may be held by a thread that it does not have.
+        self.pool.ensure_owner()?;
         let Some(SchemaState { schema, block }) = &mut self.state else { return Ok(()) };
         let Some(pipeline) = &mut self.pipeline else { return Ok(()) };
         if block.num_rows() == 0 {
