@@ -23,7 +23,8 @@ fn read(criterion: &mut Criterion) {
         let path = write_cache(&pool, &mut source, base.path(), &WriterConfig::default(), &Silent).expect("a cache");
         for shuffle in [false, true] {
             let config = ReaderConfig { shuffle, ..ReaderConfig::new(1) };
-            let dataset = CachedDataset::open(Arc::clone(&pool), std::slice::from_ref(&path), config).expect("a dataset");
+            let dataset =
+                CachedDataset::open(Arc::clone(&pool), std::slice::from_ref(&path), config).expect("a dataset");
             let mut group = criterion.benchmark_group(if shuffle { "random" } else { "ordered" });
             group.sample_size(10).throughput(Throughput::Elements(rows as u64));
             group.bench_function(format!("{len} B"), |bencher| {
