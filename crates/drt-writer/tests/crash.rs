@@ -3,12 +3,14 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use drt_format::CompressionAlgo;
 use drt_runtime::{PoolError, WorkerPool};
-use drt_writer::fs::StdFs;
+use drt_writer::fs::{CacheFile, CacheFs, StdFs};
 use drt_writer::{CacheWriter, Payload, WriteError};
 use support::fault_fs::{Fault, FaultFs};
 use support::{config, exists, in_time, input, names_in_tmp, pool, tree};
@@ -18,7 +20,7 @@ type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 const NAME: &str = "numbers";
 
 /// Write a small cache of several shards and blocks.
-fn write(fs: Arc<dyn drt_writer::fs::CacheFs>, pool: &Arc<WorkerPool>, base: &Path) -> Result<PathBuf, WriteError> {
+fn write(fs: Arc<dyn CacheFs>, pool: &Arc<WorkerPool>, base: &Path) -> Result<PathBuf, WriteError> {
     let mut writer = CacheWriter::create_on(fs, Arc::clone(pool), base, NAME, config(2048, CompressionAlgo::None))?;
     for n in 0..24 {
         let sample = input(n);
@@ -71,7 +73,7 @@ fn a_step_that_fails_leaves_no_cache_and_nothing_in_tmp() {
                 // The lock of a published cache has done its work.
                 Ok(_) => assert_eq!(*verb, "remove_file", "{what}"),
                 Err(WriteError::Io { path: named, source, .. }) => {
-                    assert_eq!(source.kind(), std::io::ErrorKind::StorageFull, "{what}");
+                    assert_eq!(source.kind(), io::ErrorKind::StorageFull, "{what}");
                     assert_eq!(&named, path, "{what}");
                     assert_eq!(names_in_tmp(base.path()), [""; 0], "{what}");
                     if exists(&base.path().join(NAME)) {
@@ -153,6 +155,85 @@ fn a_failure_is_noticed_by_the_next_flush_or_by_finish_and_never_hangs() {
         assert_eq!(names_in_tmp(base.path()), [""; 0]);
         assert!(!exists(&base.path().join(NAME)));
     }
+}
+
+/// Files whose sync fails and that then take their time to close, as on a network.
+struct SlowToClose;
+
+struct SlowFile;
+
+impl Write for SlowFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl CacheFile for SlowFile {
+    fn sync(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+}
+
+impl Drop for SlowFile {
+    fn drop(&mut self) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+impl CacheFs for SlowToClose {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        StdFs.create_dir_all(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        StdFs.create_dir(path)
+    }
+
+    fn create_file(&self, path: &Path) -> io::Result<Box<dyn CacheFile>> {
+        if path.parent().is_some_and(|folder| folder.ends_with("shards")) {
+            return Ok(Box::new(SlowFile));
+        }
+        StdFs.create_file(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        StdFs.sync_dir(path)
+    }
+
+    fn rename_exclusive(&self, from: &Path, to: &Path) -> io::Result<()> {
+        StdFs.rename_exclusive(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        StdFs.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        StdFs.remove_dir_all(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        StdFs.exists(path)
+    }
+}
+
+#[test]
+fn publishing_never_overtakes_the_news_of_a_failed_sync() {
+    let pool = pool(2);
+    let base = tempfile::tempdir().unwrap();
+    let mut writer =
+        CacheWriter::create_on(Arc::new(SlowToClose), pool, base.path(), NAME, config(1 << 20, CompressionAlgo::None))
+            .unwrap();
+    writer.push(Payload::Copy(b"abc"), &[]).unwrap();
+    match writer.finish(&mut || false) {
+        Err(WriteError::Io { action: "sync", path, .. }) => assert!(path.ends_with("000000.bin")),
+        other => panic!("{other:?}"),
+    }
+    assert!(!exists(&base.path().join(NAME)));
 }
 
 #[test]

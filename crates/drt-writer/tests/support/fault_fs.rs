@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use drt_writer::fs::{CacheFile, CacheFs, StdFs};
 
@@ -28,16 +28,41 @@ pub(crate) struct FaultFs {
     fault: Fault,
     next: Arc<AtomicUsize>,
     log: Log,
+    open: Arc<OpenFiles>,
+    /// Writes and syncs wait while this is true.
+    held: Arc<(Mutex<bool>, Condvar)>,
+}
+
+#[derive(Default)]
+struct OpenFiles {
+    now: AtomicUsize,
+    most: AtomicUsize,
 }
 
 impl FaultFs {
     pub(crate) fn new(fault: Fault) -> Self {
-        Self { fault, next: Arc::default(), log: Arc::default() }
+        Self { fault, next: Arc::default(), log: Arc::default(), open: Arc::default(), held: Arc::default() }
+    }
+
+    /// Let writes and syncs wait from now on, or wait no longer.
+    pub(crate) fn hold(&self, hold: bool) {
+        *self.held.0.lock().unwrap() = hold;
+        self.held.1.notify_all();
+    }
+
+    /// Files that were open at one time at most.
+    pub(crate) fn most_open_files(&self) -> usize {
+        self.open.most.load(Ordering::SeqCst)
     }
 
     /// The steps so far.
     pub(crate) fn steps(&self) -> Vec<(&'static str, PathBuf)> {
         self.log.lock().unwrap().clone()
+    }
+
+    fn wait_while_held(&self) {
+        let held = self.held.0.lock().unwrap();
+        drop(self.held.1.wait_while(held, |held| *held).unwrap());
     }
 
     fn step(&self, verb: &'static str, path: &Path) -> io::Result<()> {
@@ -63,6 +88,7 @@ struct FaultFile {
 
 impl Write for FaultFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.fs.wait_while_held();
         if let Err(error) = self.fs.step("write", &self.path) {
             if matches!(self.fs.fault, Fault::Once(_)) {
                 self.file.write_all(&bytes[..bytes.len() / 2])?;
@@ -70,7 +96,7 @@ impl Write for FaultFile {
             return Err(error);
         }
         // Short writes are allowed, and whoever writes has to go on.
-        self.file.write(&bytes[..bytes.len().div_ceil(2)])
+        self.file.write(&bytes[..bytes.len().min(1000)])
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -80,8 +106,15 @@ impl Write for FaultFile {
 
 impl CacheFile for FaultFile {
     fn sync(&mut self) -> io::Result<()> {
+        self.fs.wait_while_held();
         // What the disk does then is not what is tested, so it is spared.
         self.fs.step("sync", &self.path)
+    }
+}
+
+impl Drop for FaultFile {
+    fn drop(&mut self) {
+        self.fs.open.now.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -99,6 +132,8 @@ impl CacheFs for FaultFs {
     fn create_file(&self, path: &Path) -> io::Result<Box<dyn CacheFile>> {
         self.step("create_file", path)?;
         let file = StdFs.create_file(path)?;
+        let now = self.open.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.open.most.fetch_max(now, Ordering::SeqCst);
         Ok(Box::new(FaultFile { fs: self.clone(), path: path.to_owned(), file }))
     }
 
