@@ -119,7 +119,8 @@ impl SampleIter {
                     *cold_blocks -= 1;
                     *ahead = (*ahead).max(self.next);
                     let until = end.min(self.next.saturating_add(self.prefetch_size as u64));
-                    spawn_read_ahead(&self.snapshot, *ahead, until)?;
+                    // Only a hint: a forked child, which has none of the pool's threads, reads without it.
+                    let _hint = spawn_read_ahead(&self.snapshot, *ahead, until);
                     *ahead = until;
                 }
             }
@@ -127,7 +128,8 @@ impl SampleIter {
                 let num_workers = self.snapshot.pool.num_workers();
                 let block_len = (self.prefetch_size / (2 * num_workers)).clamp(1, BLOCK_LEN) as u64;
                 while *submitted < end && *submitted - next < self.prefetch_size as u64 {
-                    let len = block_len.min(end - *submitted).min(next + self.prefetch_size as u64 - *submitted);
+                    let room = self.prefetch_size as u64 - (*submitted - next);
+                    let len = block_len.min(end - *submitted).min(room);
                     let (snapshot, position) = (self.snapshot.clone(), *submitted);
                     let mut block = spare.pop_front().unwrap_or_else(|| Block::new(Arc::clone(&snapshot.catalog)));
                     window.submit(move || {
@@ -138,10 +140,18 @@ impl SampleIter {
                 }
                 let filled = loop {
                     if let Some(filled) = window.next_timeout(STEP) {
-                        break filled?;
+                        break filled;
                     }
                     if stop() {
                         return Err(ReadError::Interrupted);
+                    }
+                };
+                let filled = match filled {
+                    Ok(filled) => filled,
+                    Err(error) => {
+                        // A block is missing for good, so there is nothing that could come next.
+                        self.finish();
+                        return Err(error.into());
                     }
                 };
                 self.next += filled.len() as u64;

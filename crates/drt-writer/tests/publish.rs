@@ -26,7 +26,10 @@ fn begin(pool: &Arc<WorkerPool>, base: &Path, name: &str) -> CacheWriter {
 }
 
 /// Something that may stand at a cache's path.
-fn obstacles() -> Vec<(&'static str, fn(&Path))> {
+/// What is in the way, and how to put it there.
+type Obstacle = (&'static str, fn(&Path));
+
+fn obstacles() -> Vec<Obstacle> {
     vec![
         ("a file", |path| fs::write(path, "mine").unwrap()),
         ("an empty folder", |path| fs::create_dir(path).unwrap()),

@@ -29,7 +29,7 @@ pub(crate) fn input(n: usize) -> CacheInput {
         data: (0..n * 37 % 400).map(|at| (at * n) as u8).collect(),
         metadata: vec![
             ("text".into(), OwnedValue::String(format!("sample {n} \"é\"\n"))),
-            ("even".into(), OwnedValue::Bool(n % 2 == 0)),
+            ("even".into(), OwnedValue::Bool(n.is_multiple_of(2))),
             ("score".into(), OwnedValue::Float(n as f64 / 3.0)),
             ("label".into(), OwnedValue::Int(n as i64 - 5)),
         ],
