@@ -1,4 +1,4 @@
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -88,7 +88,8 @@ impl Cache {
             .collect::<Result<Vec<_>, ReadError>>()?;
 
         let index_path = layout.index();
-        let index = map_whole(&index_path)?;
+        let mut index_file = open_file(&index_path)?;
+        let index = map_file(&index_file, &index_path)?;
         let in_index = |source| match source {
             FormatError::RowCount { expected, found } => {
                 ReadError::SampleCountMismatch { path: index_path.clone(), expected, found }
@@ -97,7 +98,7 @@ impl Cache {
         };
         let view = IndexView::new(index.as_ref()).map_err(in_index)?;
         validate_row_count(&manifest, view).map_err(in_index)?;
-        if !index_fits(&index_path, &manifest)? {
+        if !index_fits(&mut index_file, &index_path, &manifest)? {
             validate_index(view, &manifest.shards).map_err(in_index)?;
         }
 
@@ -335,17 +336,19 @@ fn read_manifest(cache: &Path, manifest: &Path) -> Result<Manifest, ReadError> {
 }
 
 fn map_whole(path: &Path) -> Result<MappedFile, ReadError> {
-    let file = open_file(path)?;
+    map_file(&open_file(path)?, path)
+}
+
+fn map_file(file: &File, path: &Path) -> Result<MappedFile, ReadError> {
     let len = file.metadata().map_err(ReadError::io("look at", path))?.len();
     let len = usize::try_from(len).map_err(|_| ReadError::io("map", path)(io::ErrorKind::FileTooLarge.into()))?;
-    MappedFile::map(&file, len).map_err(ReadError::io("map", path))
+    MappedFile::map(file, len).map_err(ReadError::io("map", path))
 }
 
 /// Do all rows of the index lie in their shards? Read through a buffer, since looking at all rows of the map would make all
 /// of it part of the process. When one does not, the map tells which.
-fn index_fits(path: &Path, manifest: &Manifest) -> Result<bool, ReadError> {
+fn index_fits(file: &mut File, path: &Path, manifest: &Manifest) -> Result<bool, ReadError> {
     const BUFFER_ROWS: usize = 8192;
-    let mut file = open_file(path)?;
     let mut buffer = vec![0; BUFFER_ROWS * INDEX_ENTRY_LEN];
     loop {
         let mut len = 0;
@@ -382,19 +385,18 @@ fn check_digest(path: &Path, found: Sha256Digest, expected: Sha256Digest) -> Res
     if found == expected { Ok(()) } else { Err(ReadError::ChecksumMismatch { path: path.to_owned(), expected, found }) }
 }
 
-/// Hash a shard through a buffer, so that verifying a cache does not map all of it into memory.
+/// Hash a shard through a buffer, so that verifying a cache does not map all of it into memory. The file is the one that
+/// records will be read from, whatever is at its path by now.
 fn verify_shard(shard: &Shard, expected: Sha256Digest) -> Result<(), ReadError> {
-    let path = shard.path();
-    let mut file = open_file(path)?;
     let mut hasher = Sha256Hasher::new();
     let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(len) => hasher.update(&buffer[..len]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(ReadError::io("read", path)(error)),
-        }
+    let mut offset = 0;
+    while offset < shard.len() {
+        let len = (shard.len() - offset).min(buffer.len() as u64);
+        let bytes = &mut buffer[..len as usize];
+        shard.read_exact_at(offset, bytes)?;
+        hasher.update(bytes);
+        offset += len;
     }
-    check_digest(path, hasher.finish(), expected)
+    check_digest(shard.path(), hasher.finish(), expected)
 }

@@ -97,6 +97,11 @@ impl Shard {
         &self.path
     }
 
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.identity.len
+    }
+
     pub(crate) fn algo(&self) -> CompressionAlgo {
         self.algo
     }
