@@ -23,8 +23,8 @@ BENCH_ARGS ?=
 # One Polars serves all crates: cargo always gets the whole workspace, since a subset would ask for other features and compile
 # it again. For the same reason PyO3 is told its interpreter: the one behind .venv, whatever PATH says.
 CARGO = PYO3_PYTHON="$$($(PYTHON) -c 'import os, sys; print(os.path.realpath(sys.executable))')" cargo
-# maturin copies the module out of the shared target folder, where another checkout may be about to replace it.
-MATURIN = $(if $(shell command -v flock),flock "$(CARGO_TARGET_DIR).lock") .venv/bin/maturin
+# maturin copies the module out of the target folder; where checkouts share one, another may be about to replace it.
+MATURIN = $(if $(shell command -v flock),flock "$(CARGO_TARGET_DIR)/maturin.lock") .venv/bin/maturin
 
 # find_python VERSION...: print the first interpreter that runs as one of these versions: on PATH, known to uv, or kept by pyenv.
 # (A pyenv shim may be on PATH and still refuse.)
@@ -110,10 +110,12 @@ lint-python: build ## Check ruff, mypy, pyright, and the native module's stub
 	fi
 
 .PHONY: pythons
-pythons: .venv/ready ## Run the quick tests on every supported Python that is here, from wheels
+pythons: .venv/ready ## Run the quick tests on the other supported Pythons that are here, from wheels
 	@rm -rf dist/pythons; mkdir -p dist/pythons "$(CARGO_TARGET_DIR)"
-	@eval "$$FIND_PYTHON"; tested=(); \
+	@eval "$$FIND_PYTHON"; \
+	own="$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')"; tested=("$$own"); \
 	for version in $(PYTHON_VERSIONS); do \
+	  if [ $$version = $$own ]; then echo "== Python $$version: in .venv, 'make test-python' runs everything on it"; continue; fi; \
 	  if ! python="$$(find_python $$version)"; then echo "== Python $$version: skipped, not found"; continue; fi; \
 	  echo "== Python $$version: $$python"; \
 	  abi=abi3; if [ $$version = 3.10 ]; then abi=cp310; fi; \
@@ -126,7 +128,7 @@ pythons: .venv/ready ## Run the quick tests on every supported Python that is he
 	  .venv-$$version/bin/python -m pytest -m quick; \
 	  tested+=($$version); \
 	done; \
-	echo "quick tests passed on Python: $${tested[*]}"; \
+	echo "Pythons: $${tested[*]} ($$own in .venv, the others with the quick tests)"; \
 	if [ $${#tested[@]} -lt $(MIN_PYTHONS) ]; then \
 	  echo "fewer than $(MIN_PYTHONS) versions; set MIN_PYTHONS to accept that" >&2; exit 1; \
 	fi
@@ -157,6 +159,6 @@ hooks: .venv/ready ## Have git run the checks before each commit and push
 	$(PYTHON) -m pre_commit install --hook-type pre-commit --hook-type pre-push
 
 .PHONY: clean
-clean: ## Remove environments, wheels and caches of tools (not the shared target folder)
+clean: ## Remove environments, wheels and caches of tools (cargo clean removes what Rust compiled)
 	rm -rf .venv .venv-* dist .hypothesis .mypy_cache .pytest_cache .ruff_cache python/dataset_rt/*.so
 	find python tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
