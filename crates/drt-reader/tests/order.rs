@@ -223,7 +223,7 @@ fn a_wait_for_the_pool_can_be_given_up_and_taken_up_again_without_losing_a_sampl
         for _ in 0..2 {
             let began = Instant::now();
             assert!(matches!(samples.next_block(&mut block, &mut || true), Err(ReadError::Interrupted)));
-            assert!(began.elapsed() < Duration::from_secs(1));
+            assert!(began.elapsed() < Duration::from_secs(5));
             assert_eq!((samples.remaining(), block.len()), (30, 0));
         }
         release.send(()).unwrap();

@@ -343,17 +343,8 @@ impl Pipeline {
         lock(&self.shared.failure).take().map_or(Ok(()), Err)
     }
 
-    /// Wait for room, then start on a block.
-    ///
-    /// # Errors
-    /// An earlier block's failure; `Interrupted` when `stop` said so.
-    pub(crate) fn submit(
-        &mut self,
-        block: InputBlock,
-        limits: Limits,
-        stop: &mut dyn FnMut() -> bool,
-    ) -> Result<(), WriteError> {
-        self.wait(limits, stop)?;
+    /// Start on a block. The caller has waited for room.
+    pub(crate) fn submit(&mut self, block: InputBlock) {
         let pass = self.shared.gate.enter(block.num_bytes());
         let number = self.blocks;
         self.blocks += 1;
@@ -366,18 +357,23 @@ impl Pipeline {
             shared.commit(number, block, pass);
             Ok(())
         });
-        Ok(())
     }
 
-    fn wait(&self, limits: Limits, stop: &mut dyn FnMut() -> bool) -> Result<(), WriteError> {
+    /// Wait until less is on its way than the limits say.
+    ///
+    /// # Errors
+    /// A failure of what was submitted, once; `Interrupted` ever after, and when `stop` said so.
+    pub(crate) fn wait(&self, limits: Limits, stop: &mut dyn FnMut() -> bool) -> Result<(), WriteError> {
         let mut interrupted = false;
         let mut give_up = || {
             interrupted = stop();
             interrupted || self.shared.stopped.is_cancelled()
         };
         self.shared.gate.wait_below(limits, &mut give_up);
+        // In this order, since whatever fails is recorded first and stops the write then.
+        let stopped = self.shared.stopped.is_cancelled();
         self.take_failure()?;
-        if interrupted { Err(WriteError::Interrupted) } else { Ok(()) }
+        if interrupted || stopped { Err(WriteError::Interrupted) } else { Ok(()) }
     }
 
     /// Wait until all that was submitted is written and synced.

@@ -196,7 +196,8 @@ impl CacheWriter {
     /// `stop` is asked about every 50 ms of waiting whether to give up.
     ///
     /// # Errors
-    /// A failure of anything handed over earlier; `Interrupted`; `Pool` in a forked child.
+    /// A failure of anything handed over earlier, and `Interrupted` ever after: nothing can be published then. `Interrupted`
+    /// when `stop` said so: what was pushed is kept, and the call may be repeated. `Pool` in a forked child.
     pub fn flush(&mut self, stop: &mut dyn FnMut() -> bool) -> Result<(), WriteError> {
         // In a forked child a lock may be held by a thread that it does not have.
         self.pool.ensure_owner()?;
@@ -205,11 +206,12 @@ impl CacheWriter {
         if block.num_rows() == 0 {
             return Ok(());
         }
-        let next = InputBlock::new(self.num_samples, MetadataBuilder::new(schema));
-        let full = std::mem::replace(block, next);
         // Two blocks a thread keep every thread busy; fewer when the caller asked for less.
         let tasks = self.config.prefetch_size().min(2 * self.pool.num_workers());
-        pipeline.submit(full, Limits::Below { tasks, bytes: MAX_BYTES_IN_FLIGHT }, stop)
+        pipeline.wait(Limits::Below { tasks, bytes: MAX_BYTES_IN_FLIGHT }, stop)?;
+        let next = InputBlock::new(self.num_samples, MetadataBuilder::new(schema));
+        pipeline.submit(std::mem::replace(block, next));
+        Ok(())
     }
 
     /// Write what is left, make everything durable, and publish. Returns the cache's path.

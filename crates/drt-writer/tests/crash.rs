@@ -237,6 +237,75 @@ fn publishing_never_overtakes_the_news_of_a_failed_sync() {
 }
 
 #[test]
+fn everything_is_durable_before_the_cache_has_its_name_and_the_name_after_it() {
+    for num_workers in [1, 3] {
+        let base = tempfile::tempdir().unwrap();
+        let fs = FaultFs::new(Fault::Never);
+        let target = write(Arc::new(fs.clone()), &pool(num_workers), base.path()).unwrap();
+        let steps = fs.steps();
+        let published = steps.iter().position(|(verb, path)| *verb == "rename_exclusive" && *path == target).unwrap();
+        let last = |verbs: &[&str], about: &dyn Fn(&Path) -> bool| {
+            steps[..published].iter().rposition(|(verb, path)| verbs.contains(verb) && about(path))
+        };
+        // Each file is synced after its last write, and the manifest is the last file of all.
+        let in_cache = |path: &Path| path.parent().is_some_and(|parent| !parent.ends_with("tmp"));
+        let files: Vec<_> = steps
+            .iter()
+            .filter(|(verb, path)| *verb == "create_file" && in_cache(path))
+            .map(|(_, path)| path)
+            .collect();
+        assert!(files.len() > 6 && files.last().unwrap().ends_with("manifest.json"), "{files:?}");
+        for file in &files {
+            let written = last(&["create_file", "write"], &|path| path == file.as_path());
+            let synced = last(&["sync"], &|path| path == file.as_path());
+            assert!(synced > written, "{}", file.display());
+        }
+        // Each folder is synced after the last change to its names.
+        let work = files.last().unwrap().parent().unwrap();
+        for folder in [work.to_owned(), work.join("shards")] {
+            let in_folder = |path: &Path| path.parent() == Some(&folder);
+            let changed = last(&["create_file", "create_dir"], &in_folder);
+            let synced = last(&["sync_dir"], &|path| path == folder);
+            assert!(changed.is_some() && synced > changed, "{}", folder.display());
+        }
+        assert_eq!(steps[published + 1], ("sync_dir", base.path().to_owned()));
+    }
+}
+
+/// A payload that takes its time on a thread of the pool, and then panics.
+struct Broken;
+
+impl AsRef<[u8]> for Broken {
+    fn as_ref(&self) -> &[u8] {
+        if std::thread::current().name().is_some_and(|name| name.starts_with("drt-worker")) {
+            std::thread::sleep(Duration::from_millis(200));
+            panic!("a payload panics on purpose");
+        }
+        b"fine so far"
+    }
+}
+
+#[test]
+fn a_block_that_never_comes_does_not_hold_up_the_end_of_those_behind_it() {
+    let base = tempfile::tempdir().unwrap();
+    let folder = base.path().to_owned();
+    let outcome = in_time(move || {
+        let config = config(1 << 20, CompressionAlgo::None);
+        let mut writer = CacheWriter::create(pool(3), &folder, NAME, config).unwrap();
+        writer.push(Payload::Shared(Arc::new(Broken)), &[]).unwrap();
+        writer.flush(&mut || false).unwrap();
+        for _ in 0..3 {
+            writer.push(Payload::Copy(b"encoded long before the first block fails"), &[]).unwrap();
+            writer.flush(&mut || false).unwrap();
+        }
+        writer.finish(&mut || false)
+    });
+    assert!(matches!(outcome, Err(WriteError::Pool(PoolError::JobPanicked { .. }))), "{outcome:?}");
+    assert!(!exists(&base.path().join(NAME)));
+    assert_eq!(names_in_tmp(base.path()), [""; 0]);
+}
+
+#[test]
 fn a_writer_that_is_dropped_leaves_nothing() {
     let pool = pool(2);
     let base = tempfile::tempdir().unwrap();

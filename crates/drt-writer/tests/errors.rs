@@ -329,7 +329,7 @@ fn push_until_blocked(num_workers: usize, prefetch_size: usize, len: usize) -> (
     let asked = Instant::now();
     stop.send(()).unwrap();
     let (writer, error) = writer.join().unwrap();
-    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
     fs.hold(false);
     drop(writer);
     nothing_is_left(base.path());
@@ -409,7 +409,7 @@ fn stop_ends_the_wait_of_finish() {
     let (outcome, asked, elapsed) = outcome;
     assert!(matches!(outcome, Err(WriteError::Interrupted)), "{outcome:?}");
     assert_eq!(asked, 1);
-    assert!(elapsed < Duration::from_secs(1), "{elapsed:?}");
+    assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
     nothing_is_left(base.path());
 }
 
@@ -440,4 +440,64 @@ fn tiny_shards_do_not_keep_a_file_open_each() {
             .count();
         assert_eq!(syncs, 1000 + 2, "every shard, the index and the checksums");
     }
+}
+
+#[test]
+fn after_a_failure_nothing_can_be_published_any_more() {
+    for num_workers in [1, 3] {
+        let base = tempfile::tempdir().unwrap();
+        // The first shard cannot be made; the next could.
+        let fs = FaultFs::new(Fault::Once(5));
+        let mut writer = CacheWriter::create_on(
+            Arc::new(fs.clone()),
+            pool(num_workers),
+            base.path(),
+            "name",
+            WriterConfig::default(),
+        )
+        .unwrap();
+        let first = loop {
+            writer.push(Payload::Copy(b"abc"), &[]).unwrap();
+            if let Err(error) = writer.flush(&mut || false) {
+                break error;
+            }
+            thread::sleep(Duration::from_millis(1));
+        };
+        assert!(matches!(&first, WriteError::Io { action: "create", .. }), "{first:?}: {:?}", fs.steps()[5]);
+        // A caller that goes on all the same hears that it is over.
+        for _ in 0..3 {
+            writer.push(Payload::Copy(b"abc"), &[]).unwrap();
+            let next = writer.flush(&mut || false).unwrap_err();
+            assert!(matches!(next, WriteError::Interrupted), "{next:?}");
+        }
+        let last = in_time(move || writer.finish(&mut || false));
+        assert!(matches!(last, Err(WriteError::Interrupted)), "{last:?}");
+        nothing_is_left(base.path());
+    }
+}
+
+#[test]
+fn a_flush_that_was_interrupted_can_be_repeated_and_loses_no_sample() {
+    let base = tempfile::tempdir().unwrap();
+    let fs = FaultFs::new(Fault::Never);
+    fs.hold(true);
+    let mut writer =
+        CacheWriter::create_on(Arc::new(fs.clone()), pool(1), base.path(), "name", WriterConfig::default()).unwrap();
+    let mut interrupted = 0;
+    for n in 0..10u64 {
+        writer.push(Payload::Copy(&n.to_le_bytes()), &[]).unwrap();
+        match writer.flush(&mut || true) {
+            Ok(()) => {}
+            Err(WriteError::Interrupted) => interrupted += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert!(interrupted > 5, "{interrupted}");
+    fs.hold(false);
+    let path = writer.finish(&mut || false).unwrap();
+    let shard = std::fs::read(path.join("shards/000000.bin")).unwrap();
+    let expected: Vec<u8> =
+        (0..10u64).flat_map(|n| [&2u64.to_le_bytes()[..], b"{}", &n.to_le_bytes()].concat()).collect();
+    assert_eq!(shard, expected);
+    assert_eq!(std::fs::metadata(path.join("index.bin")).unwrap().len(), 10 * 24);
 }
