@@ -144,7 +144,7 @@ class DatasetRuntime:
             The dataset, with every sample active.
 
         Raises:
-            InvalidInputError: No paths; two caches with one identity; different metadata columns; a seed that is out of range.
+            InvalidInputError: No paths; two caches with one identity; different metadata columns.
             CacheNotFoundError: A path has no cache.
             CorruptCacheError: A cache's files contradict each other.
             UnsupportedVersionError: A cache of another format version.

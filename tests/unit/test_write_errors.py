@@ -84,6 +84,14 @@ def test_message_names_source_row_and_field(base: Path, case: str) -> None:
 
 
 @pytest.mark.ours
+@pytest.mark.parametrize("make", ["array(['a', None], dtype=object)", "int64(5)", "float32(3)", "bool_(True)", "array(7)"])
+def test_addresses_and_lone_numbers_are_no_payloads(base: Path, make: str) -> None:
+    numpy = pytest.importorskip("numpy")
+    payload = eval(make, vars(numpy).copy())
+    check_message(subject.write_error(base, "src", with_bad_row((payload, good(5)[1]))), ["serialize"])
+
+
+@pytest.mark.ours
 @pytest.mark.parametrize("case", BAD_ROWS)
 def test_first_row_is_judged_like_any_other(base: Path, case: str) -> None:
     bad, _, _ = BAD_ROWS[case]

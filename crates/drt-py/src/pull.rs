@@ -240,6 +240,13 @@ fn as_bytes(data: &Bound<'_, PyAny>, row: u64) -> PyResult<PyBackedBytes> {
         bad_sample(row, format!("data must be bytes or another buffer; got {found}: {hint}"))
     };
     let view = PyMemoryView::from(data).map_err(refused)?;
+    // The bytes of an array of objects are addresses, and a lone number is a forgotten serialization.
+    let format: String = view.getattr("format")?.extract()?;
+    if format.contains('O') || view.getattr("ndim")?.extract::<usize>()? == 0 {
+        let found = type_name(data);
+        let reason = format!("data must be bytes or an array of plain values; got {found}: serialize it first");
+        return Err(bad_sample(row, reason));
+    }
     let bytes = view.call_method0("tobytes").map_err(refused)?;
     Ok(bytes.cast_into::<PyBytes>().map_err(|error| refused(error.into()))?.into())
 }
