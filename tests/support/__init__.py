@@ -3,6 +3,7 @@
 `sources`  made-up samples that any interpreter can make again from a short description
 `values`   comparable, JSON-friendly forms of samples and tables (floats by their bits)
 `child`    running code in a child process with limits, so that a crash or a hang is a failed test
+`damage`   the bytes of a record, and how to change them
 `probe`    the child that opens caches and says what happened
 `drt`      the library under test behind a few conveniences
 """

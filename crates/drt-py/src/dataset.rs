@@ -7,6 +7,7 @@ use pyo3::types::PyList;
 use crate::error::from_read;
 use crate::frame;
 use crate::iter::PySampleIterator;
+use crate::portion::Portion;
 use crate::sample::SampleBuilder;
 
 /// The dataset behind a `CachedDataset`.
@@ -23,14 +24,24 @@ impl PyDataset {
     }
 
     fn samples(&self, py: Python<'_>, ids: Vec<(u64, u64)>) -> PyResult<Vec<Py<PyAny>>> {
-        let num_samples = ids.len();
         let blocks = py.detach(|| self.dataset.get_many(&ids)).map_err(|error| from_read(&error))?;
-        let mut samples = Vec::with_capacity(num_samples);
+        let mut portions: Vec<_> = blocks.into_iter().map(Arc::new).flat_map(Portion::cut).collect();
+        let mut samples = Vec::with_capacity(ids.len());
         let mut texts = self.builder.new_texts();
-        for mut block in blocks {
-            for at in 0..block.len() {
-                let sample = block.sample(at).map_err(|error| from_read(&error))?;
-                samples.push(self.builder.build(py, sample, &mut texts)?.unbind());
+        let mut copied = 1;
+        for current in 0..portions.len() {
+            // While one portion's objects are built, each of the threads copies another one's payloads.
+            let ahead = portions.len().min(current + 1 + self.dataset.pool().num_workers());
+            for portion in portions[..ahead].iter_mut().skip(copied.max(current + 1)) {
+                portion.copy_ahead(py, self.dataset.pool())?;
+            }
+            copied = copied.max(ahead);
+            let portion = &mut portions[current];
+            portion.finish_copying(py)?;
+            while let Some(at) = portion.next() {
+                let payload = portion.payload().map_err(|error| from_read(&error))?;
+                let sample = portion.block.sample(at).map_err(|error| from_read(&error))?;
+                samples.push(self.builder.build(py, sample, payload, &mut texts)?.unbind());
             }
         }
         Ok(samples)

@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -5,6 +6,7 @@ use drt_reader::{Block, SampleIter};
 use pyo3::prelude::*;
 
 use crate::error::{ITERATOR_IN_USE, from_read, raise};
+use crate::portion::{Portion, wait};
 use crate::sample::{SampleBuilder, Texts, thread_number};
 
 /// An iterator over one window. Threads may share it: each sample goes to one of them.
@@ -18,14 +20,30 @@ pub(crate) struct PySampleIterator {
 
 struct State {
     samples: SampleIter,
-    block: Block,
-    at: usize,
+    /// What is handed out now.
+    current: Portion,
+    /// What comes after it, in order.
+    ahead: VecDeque<Portion>,
+    /// The block that is being cut into portions, and where the next one begins.
+    block: Arc<Block>,
+    cut: usize,
+    /// What ended the supply of portions.
+    end: Option<PyErr>,
     texts: Texts,
 }
 
 impl PySampleIterator {
     pub(crate) fn new(samples: SampleIter, builder: Arc<SampleBuilder>) -> Self {
-        let state = State { block: samples.empty_block(), samples, at: 0, texts: builder.new_texts() };
+        let block = Arc::new(samples.empty_block());
+        let state = State {
+            samples,
+            current: Portion::empty(Arc::clone(&block)),
+            ahead: VecDeque::new(),
+            block,
+            cut: 0,
+            end: None,
+            texts: builder.new_texts(),
+        };
         Self { builder, state: Mutex::new(state), owner: AtomicUsize::new(0) }
     }
 
@@ -80,50 +98,99 @@ impl PySampleIterator {
     /// Samples left, for `list` and its like.
     fn __length_hint__(&self, py: Python<'_>) -> PyResult<u64> {
         let state = self.lock(py)?;
-        Ok(state.samples.remaining() + (state.block.len() - state.at) as u64)
+        let portions = std::iter::once(&state.current).chain(&state.ahead);
+        let prepared = portions.map(Portion::len).sum::<usize>() + state.block.len() - state.cut;
+        Ok(state.samples.remaining() + prepared as u64)
     }
 }
 
 impl State {
     #[inline]
     fn next<'py>(&mut self, py: Python<'py>, builder: &SampleBuilder) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if self.at == self.block.len() && !self.refill(py)? {
-            return Ok(None);
+        loop {
+            if let Some(at) = self.current.next() {
+                let payload = self.current.payload().map_err(|error| from_read(&error))?;
+                let sample = self.current.block.sample(at).map_err(|error| from_read(&error))?;
+                return builder.build(py, sample, payload, &mut self.texts).map(Some);
+            }
+            if !self.advance(py)? {
+                return Ok(None);
+            }
         }
-        let at = self.at;
-        self.at += 1;
-        let sample = self.block.sample(at).map_err(|error| from_read(&error))?;
-        builder.build(py, sample, &mut self.texts).map(Some)
     }
 
-    fn refill(&mut self, py: Python<'_>) -> PyResult<bool> {
+    /// Go to the next portion; false after the last.
+    fn advance(&mut self, py: Python<'_>) -> PyResult<bool> {
         // A consumer written in C runs no Python code in which a signal could be noticed.
         py.check_signals()?;
-        let Self { samples, block, at, .. } = self;
-        let mut signal = None;
-        let mut stop = || {
-            signal = Python::attach(|py| py.check_signals()).err();
-            signal.is_some()
+        let Some(next) = self.ahead.pop_front().map_or_else(|| self.cut_portion(py), |portion| Ok(Some(portion)))?
+        else {
+            self.current = Portion::empty(Arc::clone(&self.block));
+            return self.end.take().map_or(Ok(false), Err);
         };
-        let more = py.detach(|| samples.next_block(block, &mut stop));
-        if let Some(error) = signal {
-            return Err(error);
+        self.current = next;
+        if self.current.is_large() {
+            self.copy_ahead(py);
         }
-        *at = 0;
-        match more {
-            Ok(true) => Ok(true),
-            Ok(false) => {
-                *block = samples.empty_block();
-                Ok(false)
+        self.current.finish_copying(py)?;
+        Ok(true)
+    }
+
+    /// Have portions beyond the current one copied, as many as there are threads, within the bounds of `prefetch_size`.
+    fn copy_ahead(&mut self, py: Python<'_>) {
+        let mut num_ahead = self.ahead.iter().map(Portion::len).sum::<usize>();
+        while self.end.is_none() && self.ahead.len() < self.samples.pool().num_workers() {
+            let outcome = self.cut_portion(py).and_then(|portion| {
+                let Some(mut portion) = portion else { return Ok(false) };
+                num_ahead += portion.len();
+                let more = portion.is_large() && num_ahead < self.samples.prefetch_size();
+                portion.copy_ahead(py, self.samples.pool())?;
+                self.ahead.push_back(portion);
+                Ok(more)
+            });
+            match outcome {
+                Ok(true) => {}
+                Ok(false) => break,
+                // It is raised after the samples that come before it.
+                Err(error) => self.end = Some(error),
             }
-            Err(error) => Err(from_read(&error)),
         }
+    }
+
+    /// The next portion, from the block at hand or the next one; `None` after the last.
+    fn cut_portion(&mut self, py: Python<'_>) -> PyResult<Option<Portion>> {
+        if self.cut == self.block.len() && (self.end.is_some() || !self.next_block(py)?) {
+            return Ok(None);
+        }
+        let portion = Portion::new(Arc::clone(&self.block), self.cut);
+        self.cut += portion.len();
+        Ok(Some(portion))
+    }
+
+    fn next_block(&mut self, py: Python<'_>) -> PyResult<bool> {
+        let Self { samples, block, current, .. } = self;
+        if Arc::ptr_eq(block, &current.block) && current.len() == 0 {
+            // Nobody looks at the block any more: its memory serves again.
+            *current = Portion::empty(Arc::new(samples.empty_block()));
+        }
+        if Arc::get_mut(block).is_none() {
+            *block = Arc::new(samples.empty_block());
+        }
+        let filled = Arc::get_mut(block).expect("made just now, or found to be nobody else's");
+        let outcome = wait(py, |stop| samples.next_block(filled, stop));
+        let outcome = outcome.and_then(|more| more.map_err(|error| from_read(&error)));
+        // Without a new block the old one stays, and has been cut to its end.
+        self.cut = if let Ok(true) = outcome { 0 } else { self.block.len() };
+        outcome
     }
 
     /// Give nothing more.
     fn finish(&mut self) {
         self.samples.finish();
-        self.block = self.samples.empty_block();
-        self.at = 0;
+        self.block = Arc::new(self.samples.empty_block());
+        self.cut = 0;
+        self.current = Portion::empty(Arc::clone(&self.block));
+        self.ahead.clear();
+        self.end = None;
     }
 }

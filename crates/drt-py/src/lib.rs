@@ -4,6 +4,7 @@ mod dataset;
 mod error;
 mod frame;
 mod iter;
+mod portion;
 mod pull;
 mod runtime;
 mod sample;

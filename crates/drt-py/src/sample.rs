@@ -10,15 +10,13 @@ use std::os::raw::c_char;
 use drt_format::MetadataValue;
 use drt_metadata::Column;
 use drt_reader::{Catalog, SampleRef};
-use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple, PyType};
 
 use crate::error::from_read;
+use crate::portion::{LARGE_PAYLOAD, read_payload};
 
-/// From this length on a payload is copied with the interpreter unlocked.
-const UNLOCK_FROM: usize = 256 * 1024;
 /// Fields of a `CachedSample`.
 const NUM_FIELDS: isize = 4;
 
@@ -55,15 +53,19 @@ impl SampleBuilder {
         Texts(self.keys.iter().map(|_| TextCache::default()).collect())
     }
 
-    /// One sample as a `CachedSample`.
+    /// One sample as a `CachedSample`; its payload is read here unless it is given.
     #[inline]
     pub(crate) fn build<'py>(
         &self,
         py: Python<'py>,
         sample: SampleRef<'_>,
+        data: Option<Py<PyAny>>,
         texts: &mut Texts,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let data = payload(py, sample)?;
+        let data = match data {
+            Some(data) => data.into_bound(py),
+            None => payload(py, sample)?,
+        };
         let metadata = self.metadata(py, sample, texts)?;
         let cache_id = self.cache_ids[sample.cache_position()].bind(py).clone();
         let sample_id = PyInt::new(py, sample.sample_id());
@@ -151,28 +153,17 @@ pub(crate) fn thread_number(_py: Python<'_>) -> usize {
 /// A sample's payload as `bytes`, copied once: from the map or the block, or read from the file.
 #[inline]
 fn payload<'py>(py: Python<'py>, sample: SampleRef<'_>) -> PyResult<Bound<'py, PyAny>> {
-    let len = sample.payload_len();
-    let too_long = || PyMemoryError::new_err(format!("a payload of {len} bytes does not fit into memory"));
-    let size = isize::try_from(len).map_err(|_| too_long())?;
     if let Some(payload) = sample.payload()
-        && len < UNLOCK_FROM
+        && payload.len() < LARGE_PAYLOAD
     {
-        // SAFETY: the pointer and the length are those of a slice; the result is a new reference or null with an exception.
+        // SAFETY: the pointer and the length are those of a slice, whose length fits an `isize`; the result is a new reference
+        // or null with an exception.
         return unsafe {
-            Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(payload.as_ptr().cast::<c_char>(), size))
+            let (start, len) = (payload.as_ptr().cast::<c_char>(), payload.len() as isize);
+            Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(start, len))
         };
     }
-    // SAFETY: a null pointer asks for a `bytes` whose content is not set yet; the result is a new reference or null.
-    let bytes = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))? };
-    // SAFETY: `bytes` is a bytes object of `len` bytes. Nobody else has a reference to it until this function returns, so
-    // writing to its content is not seen by anyone. The content is written as `u8`s, which have no invalid values.
-    let content = unsafe {
-        let start = ffi::PyBytes_AsString(bytes.as_ptr()).cast::<u8>();
-        start.write_bytes(0, 0);
-        std::slice::from_raw_parts_mut(start, len)
-    };
-    py.detach(|| sample.copy_payload(content)).map_err(|error| from_read(&error))?;
-    Ok(bytes)
+    read_payload(py, sample.payload_len(), |content| sample.copy_payload(content))?.map_err(|error| from_read(&error))
 }
 
 /// Strings that the columns had before, one cache per column: labels and splits repeat.

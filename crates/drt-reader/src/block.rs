@@ -2,7 +2,7 @@
 //! accesses of one overlap with those of the next. No lock of the caller's (such as Python's) has to be held meanwhile.
 
 use std::hint::black_box;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use drt_format::constants::RECORD_PREFIX_LEN;
 use drt_format::{
@@ -20,7 +20,8 @@ use crate::{ReadError, RecordFault};
 /// From this length on a stored record is read straight into the caller's memory instead of being copied from the map: as
 /// fast, and it does not fill the process with mapped pages.
 pub(crate) const LARGE_RECORD: u64 = 32 * 1024;
-/// Bytes from which a cold record is worth asking for ahead of time; below, a plain page fault is as fast.
+/// Bytes from which a cold record is worth asking for ahead of time, and its payload worth copying apart from building objects;
+/// below, a plain page fault is as fast.
 pub(crate) const ADVISE_FROM: u64 = 2 * 1024;
 const CACHE_LINE: usize = 64;
 const PAGE: usize = 4096;
@@ -36,8 +37,8 @@ enum Place {
     Arena { start: usize, len: usize },
     /// Still on its way: `copy_payload` reads it.
     Deferred { head_len: usize, len: usize },
-    /// Nowhere: reading failed. Taken by whoever asks for the sample.
-    Failed(Option<Box<ReadError>>),
+    /// Nowhere: reading failed, and `Block::failures` says why.
+    Failed,
 }
 
 #[derive(Debug)]
@@ -49,12 +50,24 @@ struct Row {
     metadata: RecordMetadata,
 }
 
+impl Row {
+    #[inline]
+    fn payload_len(&self) -> usize {
+        match self.place {
+            Place::Mapped { len, .. } | Place::Arena { len, .. } | Place::Deferred { len, .. } => len,
+            Place::Failed => 0,
+        }
+    }
+}
+
 /// Samples that are ready to be handed out, in order.
 #[derive(Debug)]
 pub struct Block {
     catalog: Arc<Catalog>,
     rows: Vec<Row>,
     buffers: Buffers,
+    /// What went wrong, by position. Taken by whoever asks for the sample.
+    failures: Mutex<Vec<(usize, ReadError)>>,
 }
 
 /// Memory that a block uses again for its next samples.
@@ -78,7 +91,7 @@ pub struct SampleRef<'a> {
 impl Block {
     /// An empty block.
     pub(crate) fn new(catalog: Arc<Catalog>) -> Self {
-        Self { catalog, rows: Vec::new(), buffers: Buffers::default() }
+        Self { catalog, rows: Vec::new(), buffers: Buffers::default(), failures: Mutex::default() }
     }
 
     /// Samples in the block.
@@ -99,12 +112,31 @@ impl Block {
     /// # Panics
     /// When there is no such sample.
     #[inline]
-    pub fn sample(&mut self, at: usize) -> Result<SampleRef<'_>, ReadError> {
-        if let Place::Failed(error) = &mut self.rows[at].place {
-            let lost = || ReadError::InvalidConfig { reason: "this sample's error was taken before".into() };
-            return Err(error.take().map_or_else(lost, |error| *error));
+    pub fn sample(&self, at: usize) -> Result<SampleRef<'_>, ReadError> {
+        let row = &self.rows[at];
+        if let Place::Failed = row.place { Err(self.take_failure(at)) } else { Ok(SampleRef { block: self, row }) }
+    }
+
+    #[cold]
+    fn take_failure(&self, at: usize) -> ReadError {
+        // Whoever holds the lock only moves errors in or out of the list.
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        match failures.iter().position(|(position, _)| *position == at) {
+            Some(found) => failures.swap_remove(found).1,
+            None => ReadError::InvalidConfig { reason: "this sample's error was taken before".into() },
         }
-        Ok(SampleRef { block: self, row: &self.rows[at] })
+    }
+
+    /// Length of a sample's payload in bytes; 0 where reading failed.
+    #[inline]
+    pub fn payload_len(&self, at: usize) -> usize {
+        self.rows[at].payload_len()
+    }
+
+    /// Is a sample's payload in the block's own memory, since it had to be read or decoded?
+    #[inline]
+    pub fn holds(&self, at: usize) -> bool {
+        matches!(self.rows[at].place, Place::Arena { .. })
     }
 
     /// Bytes of the records that were touched where they are mapped.
@@ -118,11 +150,13 @@ impl Block {
         let catalog = Arc::clone(&self.catalog);
         self.rows.clear();
         self.buffers.arena.clear();
+        let failures = self.failures.get_mut().unwrap_or_else(PoisonError::into_inner);
+        failures.clear();
         self.rows.extend(samples.map(|(cache, sample)| Row {
             cache,
             sample,
             entry: IndexEntry { shard: 0, offset: 0, len: 0 },
-            place: Place::Failed(None),
+            place: Place::Failed,
             metadata: RecordMetadata::Table,
         }));
         let cache_of = |row: &Row| &catalog.caches()[row.cache as usize];
@@ -135,7 +169,7 @@ impl Block {
             row.entry = cache.entry(row.sample);
             let shard = &cache.shards()[row.entry.shard as usize];
             if let Some(bytes) = shard.mapped() {
-                prefetch_record(bytes, row.entry, shard.has_file());
+                prefetch_record(bytes, row.entry);
             }
             let (columns, local) = cache.columns(row.sample);
             for column in columns {
@@ -150,12 +184,12 @@ impl Block {
         }
         // A prefetch stops at a page that is not in memory: what is looked at from here on is waited for.
         let mut touched = 0u8;
-        for row in &mut self.rows {
+        for (at, row) in self.rows.iter_mut().enumerate() {
             let cache = &catalog.caches()[row.cache as usize];
             let shard = &cache.shards()[row.entry.shard as usize];
             if let Some(bytes) = shard.mapped() {
                 let record = &bytes[row.entry.offset as usize..][..row.entry.len as usize];
-                touched ^= touch(&record[..mapped_len(row.entry.len, shard.has_file())]);
+                touched ^= touch(&record[..looked_at_len(row.entry.len)]);
                 // Nearly every read of a cache in use: mapped, stored as it is, and checked before.
                 if !is_deferred(shard, row.entry)
                     && shard.algo() == CompressionAlgo::None
@@ -171,7 +205,7 @@ impl Block {
             }
             match read(cache, row.sample, row.entry, &mut self.buffers) {
                 Ok((place, metadata)) => (row.place, row.metadata) = (place, metadata),
-                Err(error) => row.place = Place::Failed(Some(Box::new(error))),
+                Err(error) => failures.push((at, error)),
             }
         }
         black_box(touched);
@@ -184,16 +218,16 @@ fn is_deferred(shard: &Shard, entry: IndexEntry) -> bool {
     entry.len >= LARGE_RECORD && shard.algo() == CompressionAlgo::None && shard.has_file()
 }
 
-/// Of a record this much has to be in memory: all of it, or only its head when the rest is read past the map.
+/// Of a record this much is looked at here: all of it, or only its head when whoever copies it can wait for the rest.
 #[inline]
-fn mapped_len(len: u64, has_file: bool) -> usize {
-    if len >= LARGE_RECORD && has_file { CACHE_LINE.min(len as usize) } else { len as usize }
+fn looked_at_len(len: u64) -> usize {
+    if len >= ADVISE_FROM { CACHE_LINE.min(len as usize) } else { len as usize }
 }
 
 /// Have the beginning of a record brought nearer; what follows the processor finds by itself.
 #[inline]
-fn prefetch_record(bytes: &[u8], entry: IndexEntry, has_file: bool) {
-    let len = mapped_len(entry.len, has_file).min(PREFETCH_BYTES);
+fn prefetch_record(bytes: &[u8], entry: IndexEntry) {
+    let len = looked_at_len(entry.len).min(PREFETCH_BYTES);
     for at in (0..len).step_by(CACHE_LINE) {
         prefetch(bytes, entry.offset as usize + at);
     }
@@ -365,10 +399,7 @@ impl<'a> SampleRef<'a> {
     /// Length of the payload in bytes.
     #[inline]
     pub fn payload_len(&self) -> usize {
-        match self.row.place {
-            Place::Mapped { len, .. } | Place::Arena { len, .. } | Place::Deferred { len, .. } => len,
-            Place::Failed(_) => 0,
-        }
+        self.row.payload_len()
     }
 
     /// The payload, when it is in memory; `None` when [`copy_payload`](Self::copy_payload) has to read it first.
@@ -380,7 +411,7 @@ impl<'a> SampleRef<'a> {
                 Some(&bytes[start as usize..][..len])
             }
             Place::Arena { start, len } => Some(&self.block.buffers.arena[start..][..len]),
-            Place::Deferred { .. } | Place::Failed(_) => None,
+            Place::Deferred { .. } | Place::Failed => None,
         }
     }
 

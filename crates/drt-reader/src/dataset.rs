@@ -66,6 +66,11 @@ impl CachedDataset {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The threads that read.
+    pub fn pool(&self) -> &WorkerPool {
+        &self.pool
+    }
+
     /// The caches.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
@@ -180,7 +185,7 @@ impl CachedDataset {
     /// # Errors
     /// `UnknownSample`, `Record`, `Io`.
     pub fn get(&self, cache_id: u64, sample_id: u64) -> Result<Sample, ReadError> {
-        let mut blocks = self.get_many(&[(cache_id, sample_id)])?;
+        let blocks = self.get_many(&[(cache_id, sample_id)])?;
         Sample::from_ref(blocks[0].sample(0)?)
     }
 }

@@ -6,6 +6,7 @@ use polars_core::frame::column::Column;
 use polars_core::prelude::{Float64Chunked, NamedFrom, PlSmallStr, PolarsError, UInt64Chunked};
 use polars_core::series::Series;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use drt_format::MetadataKind;
@@ -140,13 +141,16 @@ fn cache_columns(cache: &Cache) -> Result<Vec<Series>, ReadError> {
 }
 
 /// The values of an identity column. Integers of 32 and 64 bits are accepted.
-fn identity(column: &Column) -> Result<Vec<u64>, ReadError> {
+fn identity(column: &Column) -> Result<Cow<'_, [u64]>, ReadError> {
     let name = column.name();
     if !matches!(column.dtype(), DataType::Int32 | DataType::Int64 | DataType::UInt32 | DataType::UInt64) {
         let found = column.dtype();
         return Err(invalid(format!("the column {name:?} has type {found} and must be a 32- or 64-bit integer")));
     }
     let series = column.as_materialized_series();
+    if let Ok(values) = series.u64().and_then(UInt64Chunked::cont_slice) {
+        return Ok(Cow::Borrowed(values));
+    }
     let wide = if column.dtype() == &DataType::UInt64 {
         series.clone()
     } else {
@@ -159,10 +163,10 @@ fn identity(column: &Column) -> Result<Vec<u64>, ReadError> {
         let what = if series.null_count() > 0 { "null" } else { "negative" };
         return Err(invalid(format!("row {at} has a {what} {name}")));
     }
-    Ok(values.into_no_null_iter().collect())
+    Ok(Cow::Owned(values.into_no_null_iter().collect()))
 }
 
-fn weights(column: &Column) -> Result<Vec<f64>, ReadError> {
+fn weights(column: &Column) -> Result<Cow<'_, [f64]>, ReadError> {
     let numeric = matches!(
         column.dtype(),
         DataType::Float64 | DataType::Float32 | DataType::Int32 | DataType::Int64 | DataType::UInt32 | DataType::UInt64
@@ -170,11 +174,14 @@ fn weights(column: &Column) -> Result<Vec<f64>, ReadError> {
     if !numeric {
         return Err(invalid(format!("the column \"weight\" has type {} and must be numeric", column.dtype())));
     }
-    let series =
-        column.as_materialized_series().cast(&DataType::Float64).map_err(|error| invalid(error.to_string()))?;
+    let series = column.as_materialized_series();
+    if let Ok(values) = series.f64().and_then(Float64Chunked::cont_slice) {
+        return Ok(Cow::Borrowed(values));
+    }
+    let series = series.cast(&DataType::Float64).map_err(|error| invalid(error.to_string()))?;
     let values: &Float64Chunked = series.f64().map_err(|error| invalid(error.to_string()))?;
     if let Some(at) = values.iter().position(|value| value.is_none()).filter(|_| values.null_count() > 0) {
         return Err(invalid(format!("row {at} has a null weight")));
     }
-    Ok(values.into_no_null_iter().collect())
+    Ok(Cow::Owned(values.into_no_null_iter().collect()))
 }

@@ -89,6 +89,16 @@ impl SampleIter {
         Block::new(Arc::clone(&self.snapshot.catalog))
     }
 
+    /// The threads that read for this iterator.
+    pub fn pool(&self) -> &WorkerPool {
+        &self.snapshot.pool
+    }
+
+    /// How many samples may be prepared before they are asked for.
+    pub fn prefetch_size(&self) -> usize {
+        self.prefetch_size
+    }
+
     /// Samples that no block has yet held.
     pub fn remaining(&self) -> u64 {
         self.end - self.next

@@ -238,7 +238,7 @@ fn run(steps: &[Step], shuffle: bool, algo: CompressionAlgo, io: IoMode, prefetc
                 let rows: Vec<_> = rows.iter().map(|row| row.index(num_rows)).collect();
                 let asked: Vec<_> = rows.iter().map(|row| identity(*row)).collect();
                 let mut found = Vec::new();
-                for mut block in dataset.get_many(&asked).unwrap() {
+                for block in dataset.get_many(&asked).unwrap() {
                     for at in 0..block.len() {
                         let sample = block.sample(at).unwrap();
                         let mut data = vec![0; sample.payload_len()];

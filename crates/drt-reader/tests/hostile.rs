@@ -382,7 +382,7 @@ fn a_damaged_sample_ends_its_iterator_and_no_other_read() {
             let ids: Vec<_> = (0..40).map(|n| (id, n)).collect();
             let blocks = dataset.get_many(&ids).unwrap();
             let mut num_errors = 0;
-            for mut block in blocks {
+            for block in blocks {
                 num_errors += (0..block.len()).filter(|at| block.sample(*at).is_err()).count();
             }
             assert_eq!(num_errors, 1);

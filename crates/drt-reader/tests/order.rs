@@ -246,7 +246,7 @@ fn many_samples_come_in_the_order_asked_for_and_unknown_ones_before_any_is_read(
             let ids: Vec<_> = dataset.catalog().caches().iter().map(|cache| cache.id().get()).collect();
             let asked: Vec<_> = (0..300u64).map(|n| (ids[n as usize % 2], n * 11 % 30)).collect();
             let mut found = Vec::new();
-            for mut block in dataset.get_many(&asked).unwrap() {
+            for block in dataset.get_many(&asked).unwrap() {
                 assert!((1..=64).contains(&block.len()));
                 for at in 0..block.len() {
                     let sample = block.sample(at).unwrap();

@@ -7,5 +7,5 @@ mod window;
 
 pub use cancel::CancelToken;
 pub use error::PoolError;
-pub use pool::{JobHandle, WorkerPool};
+pub use pool::{JobHandle, OfferedJob, WorkerPool};
 pub use window::OrderedWindow;

@@ -1,5 +1,6 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -70,6 +71,22 @@ impl WorkerPool {
             .map_err(|_| PoolError::JobPanicked { message: "the worker threads are gone".into() })
     }
 
+    /// Let the first thread that is free run a job, unless its owner comes for the result before one is.
+    ///
+    /// In a forked child, where no thread will ever come, the owner runs it.
+    pub fn offer<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> OfferedJob<T> {
+        let job: Arc<Mutex<Option<OwnedJob<T>>>> = Arc::new(Mutex::new(Some(Box::new(job))));
+        let (result, receiver) = bounded(1);
+        let offered = Arc::clone(&job);
+        let _forked = self.spawn(move || {
+            if let Some(job) = take_job(&offered) {
+                // Nobody may want the result any more.
+                let _ = result.send(run(job));
+            }
+        });
+        OfferedJob { job, result: receiver }
+    }
+
     /// Run a job and get a handle to its result.
     ///
     /// # Errors
@@ -80,10 +97,8 @@ impl WorkerPool {
     ) -> Result<JobHandle<T>, PoolError> {
         let (result, handle) = bounded(1);
         self.spawn(move || {
-            let outcome = catch_unwind(AssertUnwindSafe(job))
-                .map_err(|payload| PoolError::JobPanicked { message: panic_message(payload.as_ref()) });
             // A dropped handle means that nobody wants the result any more.
-            let _ = result.send(outcome);
+            let _ = result.send(run(job));
         })?;
         Ok(JobHandle { result: handle })
     }
@@ -112,6 +127,52 @@ impl<T> JobHandle<T> {
             Err(RecvTimeoutError::Disconnected) => Some(Err(lost_job())),
         }
     }
+}
+
+type OwnedJob<T> = Box<dyn FnOnce() -> T + Send>;
+
+/// A job that a thread of the pool runs, or whoever wants its result, if that one comes first. Waiting for it is never waiting
+/// behind other jobs. Dropping it before it has begun means that it never runs.
+pub struct OfferedJob<T> {
+    job: Arc<Mutex<Option<OwnedJob<T>>>>,
+    result: Receiver<Result<T, PoolError>>,
+}
+
+impl<T> std::fmt::Debug for OfferedJob<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OfferedJob").finish_non_exhaustive()
+    }
+}
+
+impl<T> OfferedJob<T> {
+    /// Run the job here if no thread has begun it, else wait for its result at most `timeout`; `None` when that was not long
+    /// enough. The result can be had once.
+    pub fn finish(&self, timeout: Duration) -> Option<Result<T, PoolError>> {
+        if let Some(job) = take_job(&self.job) {
+            return Some(run(job));
+        }
+        match self.result.recv_timeout(timeout) {
+            Ok(outcome) => Some(outcome),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Err(lost_job())),
+        }
+    }
+}
+
+impl<T> Drop for OfferedJob<T> {
+    fn drop(&mut self) {
+        drop(take_job(&self.job));
+    }
+}
+
+fn take_job<T>(job: &Mutex<Option<OwnedJob<T>>>) -> Option<OwnedJob<T>> {
+    // The lock is held for this one move, which cannot panic.
+    job.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+fn run<T>(job: impl FnOnce() -> T) -> Result<T, PoolError> {
+    catch_unwind(AssertUnwindSafe(job))
+        .map_err(|payload| PoolError::JobPanicked { message: panic_message(payload.as_ref()) })
 }
 
 fn lost_job() -> PoolError {

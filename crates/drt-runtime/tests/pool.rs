@@ -105,3 +105,69 @@ fn a_cancel_token_is_shared_by_its_clones() {
     token.cancel();
     assert!(seen.is_cancelled());
 }
+
+#[test]
+fn an_offered_job_runs_on_a_thread_or_with_its_owner_and_only_once() {
+    let pool = WorkerPool::new(1).unwrap();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let owner = thread::current().id();
+    let offer = || {
+        let runs = Arc::clone(&runs);
+        pool.offer(move || {
+            runs.fetch_add(1, Ordering::SeqCst);
+            thread::current().id()
+        })
+    };
+    // The only thread is busy: its owner runs the job at once, and the thread finds nothing left of it.
+    let (begin, end) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (begun, ended) = (Arc::clone(&begin), Arc::clone(&end));
+    let busy = pool
+        .submit(move || {
+            begun.wait();
+            ended.wait();
+        })
+        .unwrap();
+    begin.wait();
+    assert_eq!(offer().finish(Duration::ZERO), Some(Ok(owner)));
+    // Nobody wants this one.
+    drop(offer());
+    end.wait();
+    busy.wait().unwrap();
+    pool.submit(|| ()).unwrap().wait().unwrap();
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+
+    // A thread that is free takes it before its owner comes.
+    let job = offer();
+    while runs.load(Ordering::SeqCst) == 1 {
+        thread::yield_now();
+    }
+    let ran_on = job.finish(Duration::from_secs(60)).unwrap().unwrap();
+    assert_ne!(ran_on, owner);
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn an_offered_job_that_runs_long_can_be_waited_for_in_steps() {
+    let pool = WorkerPool::new(1).unwrap();
+    let (begin, end) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (begun, ended) = (Arc::clone(&begin), Arc::clone(&end));
+    let job = pool.offer(move || {
+        begun.wait();
+        ended.wait();
+        5
+    });
+    begin.wait();
+    assert_eq!(job.finish(Duration::from_millis(1)), None);
+    end.wait();
+    assert_eq!(job.finish(Duration::from_secs(60)), Some(Ok(5)));
+}
+
+#[test]
+fn an_offered_job_that_panics_is_an_error_wherever_it_ran() {
+    let pool = WorkerPool::new(1).unwrap();
+    for _ in 0..20 {
+        let outcome = pool.offer(|| -> u32 { panic!("broken on purpose") }).finish(Duration::from_secs(60));
+        assert_eq!(outcome, Some(Err(PoolError::JobPanicked { message: "broken on purpose".into() })));
+    }
+    assert_eq!(pool.submit(|| 7).unwrap().wait(), Ok(7));
+}
