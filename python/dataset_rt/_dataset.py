@@ -66,7 +66,8 @@ class CachedDataset:
         config = self._reader_config
         columns = ", ".join(f"{name}: {kind}" for name, kind in self._native.schema)
         order = f"shuffled, seed {config.seed}" if config.shuffle else "in table order"
-        return f"CachedDataset({len(self._cache_paths)} caches, epoch of {len(self)} samples {order}, metadata {{{columns}}})"
+        caches = "1 cache" if len(self._cache_paths) == 1 else f"{len(self._cache_paths)} caches"
+        return f"CachedDataset({caches}, epoch of {len(self)} samples {order}, metadata {{{columns}}})"
 
     def __reduce__(self) -> str | tuple[object, ...]:
         raise TypeError("a CachedDataset uses threads and files of this process and cannot be pickled; open it in each process")

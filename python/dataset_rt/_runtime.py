@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from dataset_rt._dataset import CachedDataset
     from dataset_rt._results import CacheSourcesDatasetResult, CacheWriteError, CacheWriteResult
     from dataset_rt._source import CacheSource
+
+_MAX_U64 = 2**64 - 1
 
 
 class DatasetRuntime:
@@ -35,6 +38,8 @@ class DatasetRuntime:
             InvalidInputError: It is 0 (also a ValueError).
             OverflowError: It is negative or beyond 64 bits.
         """
+        if not 0 <= operator.index(num_workers) <= _MAX_U64:
+            raise OverflowError(f"num_workers must be 1 to 2**64 - 1; got {num_workers}")
         self._native = Runtime(num_workers=num_workers)
 
     @property
@@ -159,6 +164,7 @@ class DatasetRuntime:
             raise InvalidInputError(
                 f"paths must be a list of cache folders; got one path: write [{os.fspath(paths)!r}]", kind="invalid-argument"
             )
+        _check_reader_config(reader_config)
         folders = [Path(path) for path in paths]
         native = self._native.open_dataset(
             list[os.PathLike[str]](folders),
@@ -205,20 +211,32 @@ _Job = tuple[object, str, Exception | None]
 """A source, its name, and why it cannot be written if that is known already."""
 
 
+def _check_reader_config(config: object) -> None:
+    from dataset_rt._config import ReaderConfig
+
+    if not isinstance(config, ReaderConfig):
+        raise TypeError(f"reader_config must be a ReaderConfig; got {type(config).__name__}")
+    for name, value in (("seed", config.seed), ("prefetch_size", config.prefetch_size)):
+        if not 0 <= value <= _MAX_U64:
+            raise OverflowError(f"ReaderConfig: {name} must be 0 to 2**64 - 1; got {value}")
+
+
 def _writer_config(config: WriterConfig | None) -> WriterConfig:
-    from dataset_rt._config import DEFAULT_WRITER_CONFIG
+    from dataset_rt._config import DEFAULT_WRITER_CONFIG, WriterConfig
 
     config = DEFAULT_WRITER_CONFIG if config is None else config
+    if not isinstance(config, WriterConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"writer_config must be a WriterConfig; got {type(config).__name__}")
     for name, unsupported in (("num_processes > 0", config.num_processes > 0), ("profiler.enabled", config.profiler.enabled)):
         if unsupported:
             raise InvalidInputError(f"WriterConfig: {name} is not supported by this release", kind="invalid-config")
     algo, ratio = config.shard_compression.algo, config.shard_compression.ratio
-    if (algo == "none" and ratio != 1.0) or ratio == float("inf"):
-        raise InvalidInputError(
-            f"ShardCompression: ratio must be 1.0 for 'none' and finite for {algo!r}; got {ratio}", kind="invalid-config"
-        )
+    if algo == "none" and ratio != 1.0:
+        raise InvalidInputError(f"ShardCompression: ratio must be 1.0 for 'none'; got {ratio}", kind="invalid-config")
+    if ratio == float("inf"):
+        raise InvalidInputError("ShardCompression: ratio must be finite; got inf", kind="invalid-config")
     for name, value in (("max_shard_bytes", config.max_shard_bytes), ("prefetch_size", config.prefetch_size)):
-        if value >= 2**64:
+        if value > _MAX_U64:
             raise InvalidInputError(f"WriterConfig: {name} must be below 2**64; got {value}", kind="invalid-config")
     return config
 
@@ -238,7 +256,9 @@ def _name_sources(sources: object) -> list[_Job]:
         try:
             name: object = getattr(source, "name")  # noqa: B009 - an object that may have anything
         except Exception as error:
-            problem = InvalidInputError(f"the source has no usable name: {type(error).__name__}: {error}", kind="invalid-name")
+            hint = "; pass several sources in a list" if isinstance(source, (tuple, set, frozenset, Iterator)) else ""
+            why = f"the source has no usable name: {type(error).__name__}: {error}{hint}"
+            problem = InvalidInputError(why, kind="invalid-name")
             problem.__cause__ = error
             jobs.append((source, label, problem))
             continue
@@ -293,6 +313,8 @@ def _failure(name: str, error: BaseException) -> CacheWriteError:
     message = str(error) if isinstance(error, DatasetRTError) else f"{type(error).__name__}: {error}"
     if isinstance(error, DatasetRTError) and error.kind in {"invalid-sample", "source-raised"}:
         message = f"source {name!r}, {message}"
+    if isinstance(error, DatasetRTError) and error.kind == "not-a-cache":
+        message = f"{message}; remove it, and the cache will be written"
     failure = CacheWriteError(name, message)
     failure.exception = error
     return failure

@@ -109,6 +109,31 @@ def test_seed_outside_64_bits_opens_nothing(base: Path, seed: int) -> None:
         subject.runtime().cached_dataset([path], reader_config=drt.ReaderConfig(seed=seed))
 
 
+@pytest.mark.ours
+@pytest.mark.parametrize("options", [{"seed": -1}, {"seed": 2**64}, {"seed": 1, "prefetch_size": 2**64}])
+def test_a_number_out_of_range_is_refused_by_its_name(base: Path, options: dict[str, int]) -> None:
+    path = subject.write(base, "a", ten_rows(2))
+    with pytest.raises(OverflowError, match=list(options)[-1]) as caught:
+        subject.runtime().cached_dataset([path], reader_config=drt.ReaderConfig(**options))
+    assert str(list(options.values())[-1]) in str(caught.value)
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("config", [None, {"seed": 1}, drt.WriterConfig()])
+def test_only_a_reader_config_is_one(base: Path, config: Any) -> None:
+    path = subject.write(base, "a", ten_rows(2))
+    with pytest.raises(TypeError, match="reader_config must be a ReaderConfig"):
+        subject.runtime().cached_dataset([path], reader_config=config)
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("config", [{}, drt.ReaderConfig(seed=1)])
+def test_only_a_writer_config_is_one(base: Path, config: Any) -> None:
+    with pytest.raises(TypeError, match="writer_config must be a WriterConfig"):
+        subject.runtime().write_cache(ListSource("a", ten_rows()), base, writer_config=config)
+    assert not (base / "a").exists()
+
+
 @pytest.mark.parametrize("seed", [0, 2**63, 2**64 - 1])
 def test_seed_of_64_bits_opens(base: Path, seed: int) -> None:
     path = subject.write(base, "a", ten_rows(2))
@@ -131,6 +156,17 @@ def test_compression_that_makes_no_sense_is_refused_before_anything_is_written(b
         config = drt.WriterConfig(shard_compression=compression, show_progress=False)
         subject.runtime().write_cache(ListSource("a", ten_rows()), base, writer_config=config)
     assert not (base / "a").exists() and subject.leftovers(base) == []
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize(
+    ("compression", "message"),
+    [({"algo": "none", "ratio": 2.0}, "1.0 for 'none'; got 2.0"), ({"algo": "lz4", "ratio": float("inf")}, "finite; got inf")],
+)
+def test_an_impossible_ratio_is_said_to_be_one(base: Path, compression: dict[str, Any], message: str) -> None:
+    config = drt.WriterConfig(shard_compression=compression, show_progress=False)
+    with pytest.raises(drt.InvalidInputError, match=message):
+        subject.runtime().write_cache(ListSource("a", ten_rows()), base, writer_config=config)
 
 
 def test_lz4_with_ratio_one_is_fine(base: Path) -> None:

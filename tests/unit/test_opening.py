@@ -255,6 +255,7 @@ def test_what_is_no_cache_is_not_reused(base: Path, occupied_by: str) -> None:
     result = from_sources(base, [ListSource("a", ten_rows(2)), ListSource("b", ten_rows(3))])
     assert isinstance(result, drt.CacheSourcesDatasetSuccess)
     assert isinstance(result.results[0], drt.CacheWriteError) and str(base / "a") in result.results[0].message
+    assert "remove it" in result.results[0].message
     assert result.results[1] == drt.CacheWriteSuccess("b", base / "b")
     assert subject.ids(result.dataset) == [0, 1, 2]
     assert [entry for entry in before if not entry.exists()] == []

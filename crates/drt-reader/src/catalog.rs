@@ -55,10 +55,12 @@ impl Catalog {
         let mut ids: Vec<_> = caches.iter().enumerate().map(|(place, cache)| (cache.id(), place)).collect();
         ids.sort_unstable();
         if let Some(pair) = ids.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let (first, second) = (&caches[pair[0].1], &caches[pair[1].1]);
             return Err(ReadError::DuplicateCacheId {
                 id: pair[0].0,
-                first: caches[pair[0].1].path().to_owned(),
-                second: caches[pair[1].1].path().to_owned(),
+                first: first.path().to_owned(),
+                second: second.path().to_owned(),
+                remedy: remedy(first, second),
             });
         }
         let first = &caches[0];
@@ -123,6 +125,18 @@ impl Catalog {
     pub(crate) fn sample(&self, cache_id: u64, sample_id: u64) -> Result<(u32, u64), ReadError> {
         let place = self.find(cache_id).filter(|place| sample_id < self.caches[*place].num_samples());
         place.map(|place| (place as u32, sample_id)).ok_or(ReadError::UnknownSample { cache_id, sample_id })
+    }
+}
+
+/// What to do about two caches with one identity.
+fn remedy(first: &Cache, second: &Cache) -> &'static str {
+    let same_folder = || Some(first.path().canonicalize().ok()? == second.path().canonicalize().ok()?);
+    if first.path() == second.path() || same_folder() == Some(true) {
+        "they are one folder, so leave one of them out; to draw samples more often, repeat their rows in the metadata table"
+    } else if [first, second].iter().any(|cache| cache.manifest().cache_id.is_none()) {
+        "a cache of format 2 takes its place among the paths as its id, so put it at another place"
+    } else {
+        "the id comes from the source name, so give one of the sources another name and rebuild its cache"
     }
 }
 

@@ -126,10 +126,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// Two caches with one identity.
-    #[error(
-        "two caches have cache_id {id}: {} and {}; the id comes from the source name, so give one of the sources another \
-         name and rebuild its cache", first.display(), second.display()
-    )]
+    #[error("two caches have cache_id {id}: {} and {}; {remedy}", first.display(), second.display())]
     DuplicateCacheId {
         /// The shared identity.
         id: CacheId,
@@ -137,6 +134,8 @@ pub enum ReadError {
         first: PathBuf,
         /// The later path.
         second: PathBuf,
+        /// What can be done.
+        remedy: &'static str,
     },
     /// Two caches whose metadata columns differ.
     #[error("the caches {} and {} cannot be opened together: {reason}", first.display(), second.display())]

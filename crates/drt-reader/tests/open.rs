@@ -174,14 +174,22 @@ fn two_caches_with_one_identity_are_refused() {
     let first = small_cache(&base.path().join("a"), "same name", CompressionAlgo::None, 3);
     let second = small_cache(&base.path().join("b"), "same name", CompressionAlgo::None, 5);
     match open(&[first.clone(), second.clone()], ordered(IoMode::Mmap)).unwrap_err() {
-        ReadError::DuplicateCacheId { first: a, second: b, .. } => assert_eq!((a, b), (first, second)),
+        ReadError::DuplicateCacheId { first: a, second: b, remedy, .. } => {
+            assert_eq!((a, b), (first.clone(), second));
+            assert!(remedy.contains("rebuild"), "{remedy}");
+        }
         other => panic!("{other:?}"),
+    }
+    // One folder under two spellings is no case for another name.
+    for again in [first.clone(), first.join("..").join("same name")] {
+        let error = open(&[first.clone(), again], ordered(IoMode::Mmap)).unwrap_err();
+        assert!(error.to_string().contains("one folder"), "{error}");
     }
     // Version 2 by position against a stored identity of the same number.
     let paths = [golden(&["migrated", "shards_lz4"]), golden(&["v2", "shards_none"])];
-    assert!(
-        matches!(open(&paths, ordered(IoMode::Mmap)), Err(ReadError::DuplicateCacheId { id, .. }) if id.get() == 1)
-    );
+    let error = open(&paths, ordered(IoMode::Mmap)).unwrap_err();
+    assert!(matches!(&error, ReadError::DuplicateCacheId { id, .. } if id.get() == 1), "{error:?}");
+    assert!(error.to_string().contains("format 2"), "{error}");
 }
 
 #[test]

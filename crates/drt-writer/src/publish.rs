@@ -50,7 +50,7 @@ impl WorkDir {
     /// Make and lock a work folder with an empty `shards` folder in it.
     pub(crate) fn create(fs: Arc<dyn CacheFs>, base: &Path) -> Result<Self, WriteError> {
         let tmp = base.join(TMP_DIR);
-        fs.create_dir_all(&tmp).map_err(WriteError::io("create", &tmp))?;
+        create_dirs(fs.as_ref(), base, &tmp)?;
         remove_abandoned(fs.as_ref(), &tmp);
         let (lock_path, lock) = create_lock(fs.as_ref(), &tmp)?;
         let path = lock_path.with_extension(WORK_SUFFIX);
@@ -104,6 +104,24 @@ impl Drop for WorkDir {
             remove_both(self.fs.as_ref(), &self.path, &self.lock_path);
         }
     }
+}
+
+/// Make the base folder and the one for work in it, and make the names of folders that were not there durable: a published
+/// cache would be lost with the name of any folder above it.
+fn create_dirs(fs: &dyn CacheFs, base: &Path, tmp: &Path) -> Result<(), WriteError> {
+    let mut new = Vec::new();
+    for dir in base.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
+        if fs.exists(dir).map_err(WriteError::io("look for", dir))? {
+            break;
+        }
+        new.push(dir);
+    }
+    fs.create_dir_all(tmp).map_err(WriteError::io("create", tmp))?;
+    for dir in new {
+        let above = dir.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs.sync_dir(above).map_err(WriteError::io("sync", above))?;
+    }
+    Ok(())
 }
 
 /// Make a lock file under a new label and lock it.

@@ -447,7 +447,7 @@ fn after_a_failure_nothing_can_be_published_any_more() {
     for num_workers in [1, 3] {
         let base = tempfile::tempdir().unwrap();
         // The first shard cannot be made; the next could.
-        let fs = FaultFs::new(Fault::Once(5));
+        let fs = FaultFs::new(Fault::Once(6));
         let mut writer = CacheWriter::create_on(
             Arc::new(fs.clone()),
             pool(num_workers),

@@ -182,3 +182,24 @@ fn many_writers_of_one_base_do_not_sweep_each_other() {
     assert_eq!(tree(base.path()).keys().filter(|path| path.ends_with("manifest.json")).count(), 80);
     assert_eq!(names_in_tmp(base.path()), [""; 0]);
 }
+
+#[test]
+fn the_names_of_new_folders_above_a_cache_are_made_durable() {
+    let root = tempfile::tempdir().unwrap();
+    let base = root.path().join("new").join("newer");
+    let synced = || {
+        let fs = FaultFs::new(Fault::Never);
+        let writer = CacheWriter::create_on(
+            Arc::new(fs.clone()),
+            pool(1),
+            &base,
+            "name",
+            config(1 << 20, CompressionAlgo::None),
+        );
+        drop(writer.unwrap());
+        let steps = fs.steps().into_iter().filter(|(verb, _)| *verb == "sync_dir");
+        steps.map(|(_, path)| path).collect::<Vec<_>>()
+    };
+    assert_eq!(synced(), [base.parent().unwrap(), root.path()]);
+    assert_eq!(synced(), [] as [PathBuf; 0]);
+}
