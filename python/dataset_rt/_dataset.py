@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from dataset_rt.exceptions import InvalidInputError, SampleIndexError
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from dataset_rt._config import ReaderConfig
+    from dataset_rt._migration import ManifestUpdateError, ManifestUpdateReport, Result
     from dataset_rt._native import Dataset as NativeDataset
     from dataset_rt._runtime import DatasetRuntime
     from dataset_rt._sample import CachedSample
@@ -178,6 +179,43 @@ class CachedDataset:
         """
         columns = _deciding_columns(metadata, self._native.schema)
         self._native.update_metadata(columns, metadata.clone())
+
+    def update_manifests(self, version: Literal[3]) -> Result[ManifestUpdateReport, ManifestUpdateError]:
+        """Make the manifests of format 2 format 3, with the identities that the caches have in this dataset.
+
+        In format 2 a cache's identity is its place among the paths, so open the caches in the order that saved tables were made
+        with. All manifests are looked at before the first is replaced, each in one step; keys that the format does not define
+        stay letter for letter. Samples, the active table and the stream are not touched. Nobody else may change the manifests
+        meanwhile. After an error, mend the cause and call again: what was replaced counts as unchanged.
+
+        Args:
+            version: The format to write. There is no other than 3.
+
+        Returns:
+            `Ok` of a report with one entry per cache, or `Err` that says which manifest is the reason and what was done before.
+            Nothing is raised for another version, a manifest that changed since the caches were opened, or a file system that
+            refuses.
+
+        Source: docs/spec/v3.md, "Migration".
+        """
+        from dataset_rt._migration import (
+            AbsentManifestTarget,
+            Err,
+            ManifestUpdateEntry,
+            ManifestUpdateError,
+            ManifestUpdateReport,
+            Ok,
+        )
+
+        if type(version) is not int or version != 3:
+            absent = AbsentManifestTarget("the request names no format that manifests can be made")
+            return Err(ManifestUpdateError(absent, f"manifests can only be made version 3; got {version!r}"))
+        done, failure = self._native.update_manifests()
+        entries = tuple(ManifestUpdateEntry(path, cache_id, status) for path, cache_id, status in done)
+        if failure is None:
+            return Ok(ManifestUpdateReport(entries))
+        path, message = failure
+        return Err(ManifestUpdateError(path, message, entries))
 
     def samples_metadata(self) -> pl.DataFrame:
         """Return the active table: an older name of `get_metadata`."""

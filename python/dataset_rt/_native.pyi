@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import polars as pl
 
@@ -57,6 +57,9 @@ class Dataset:
     def get_many(self, ids: list[tuple[int, int]]) -> list[CachedSample]: ...
     def metadata(self) -> pl.DataFrame: ...
     def update_metadata(self, columns: pl.DataFrame, original: pl.DataFrame) -> None: ...
+    def update_manifests(
+        self,
+    ) -> tuple[list[tuple[Path, int, Literal["updated", "unchanged", "durability_unknown"]]], tuple[Path, str] | None]: ...
 
 @final
 class SampleIterator:
