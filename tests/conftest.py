@@ -70,7 +70,7 @@ class Oracle:
     def __init__(self, python: Path) -> None:
         from support.child import Lines
 
-        self._lines = Lines([str(python), "-u", str(TESTS / "oracle" / "oracle_driver.py")])
+        self._lines = Lines([str(python), "-E", "-u", str(TESTS / "oracle" / "oracle_driver.py")])
 
     def ask(self, do: str, **request: Any) -> dict[str, Any]:
         """The raw answer: `{"ok": ...}` or `{"error": {"type", "message"}}`."""
