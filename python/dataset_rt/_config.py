@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import Self
 
-CompressionAlgo: TypeAlias = Literal["none", "lz4"]
+CompressionAlgo: TypeAlias = Literal["none", "lz4", "zstd"]
 """How payloads are stored."""
 
 
@@ -15,15 +16,24 @@ class ShardCompression(BaseModel):
     """What is done to each payload on its way into a shard.
 
     Attributes:
-        algo: `"none"` or `"lz4"`. Every payload is compressed alone, so any one can be read alone.
+        algo: `"none"`, `"lz4"` or `"zstd"`. Every payload is compressed alone, so any one can be read alone. Readers that do not
+            know `"zstd"` refuse the cache by that name.
         ratio: The compression ratio that is expected: positive and finite, exactly 1.0 for `"none"`. Kept in the manifest;
             nothing reads it.
+        level: For `"zstd"` alone: 1 (fast) to 22 (small); 3 if not given.
     """
 
     model_config = ConfigDict(frozen=True)
 
     algo: CompressionAlgo = "none"
     ratio: float = Field(default=1.0, gt=0)
+    level: int | None = Field(default=None, ge=1, le=22)
+
+    @model_validator(mode="after")
+    def _only_zstd_has_levels(self) -> Self:
+        if self.level is not None and self.algo != "zstd":
+            raise ValueError(f"level is for algo='zstd' alone, and algo is {self.algo!r}")
+        return self
 
 
 class WriterProfilerConfig(BaseModel):

@@ -37,6 +37,7 @@ class Runtime:
         max_shard_bytes: int,
         compression: str,
         ratio: float,
+        level: int | None,
         prefetch_size: int,
         progress: Progress,
     ) -> Path: ...

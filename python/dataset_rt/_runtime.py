@@ -197,6 +197,7 @@ class DatasetRuntime:
                         max_shard_bytes=config.max_shard_bytes,
                         compression=config.shard_compression.algo,
                         ratio=config.shard_compression.ratio,
+                        level=config.shard_compression.level,
                         prefetch_size=config.prefetch_size,
                         progress=progress,
                     )

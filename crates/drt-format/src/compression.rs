@@ -1,15 +1,18 @@
-//! Compression of payloads: the only door to LZ4.
+//! Compression of payloads: the only door to LZ4 and Zstandard.
 //!
 //! Every payload is compressed alone. Its length is known before it is decoded, and believed
 //! only as far as the compressed bytes can bear it out.
 //!
 //! Source: docs/spec/v3.md, "Compression".
 
+use std::cell::RefCell;
 use std::fmt;
 
 use lz4_flex::block;
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe;
 
-use crate::constants::{LZ4_MAX_EXPANSION, LZ4_PREFIX_LEN};
+use crate::constants::{LZ4_MAX_EXPANSION, LZ4_PREFIX_LEN, ZSTD_DEFAULT_LEVEL, ZSTD_LEVELS, ZSTD_MAX_BLOCK_LEN};
 use crate::error::FormatError;
 
 /// How the payloads of a shard are stored.
@@ -20,17 +23,20 @@ pub enum CompressionAlgo {
     None,
     /// Length as u32 little-endian, then one raw LZ4 block.
     Lz4,
+    /// One Zstandard frame that tells its content's length. Older readers refuse it by its name.
+    Zstd,
 }
 
 impl CompressionAlgo {
     /// Every algorithm of the format.
-    pub const ALL: [Self; 2] = [Self::None, Self::Lz4];
+    pub const ALL: [Self; 3] = [Self::None, Self::Lz4, Self::Zstd];
 
     /// The name in the manifest.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
         }
     }
 
@@ -42,7 +48,7 @@ impl CompressionAlgo {
     /// Longest payload that the algorithm can store, in bytes.
     pub const fn max_payload_len(self) -> u64 {
         match self {
-            Self::None => u64::MAX,
+            Self::None | Self::Zstd => u64::MAX,
             Self::Lz4 => u32::MAX as u64,
         }
     }
@@ -98,6 +104,8 @@ pub struct ShardCompression {
     pub algo: CompressionAlgo,
     /// Copied from the writer's configuration; no measurement, and no reader uses it.
     pub ratio: Ratio,
+    /// How hard the writer tried, where the algorithm has levels. No reader uses it.
+    pub level: Option<i32>,
 }
 
 impl ShardCompression {
@@ -109,35 +117,61 @@ impl ShardCompression {
     pub fn new(algo: CompressionAlgo, ratio: f64) -> Result<Self, FormatError> {
         let reason = match algo {
             CompressionAlgo::None if ratio != 1.0 => "without compression it is 1.0",
-            CompressionAlgo::Lz4 if !(ratio > 0.0 && ratio.is_finite()) => "it is positive and finite",
+            _ if !(ratio > 0.0 && ratio.is_finite()) => "it is positive and finite",
             CompressionAlgo::None | CompressionAlgo::Lz4 => {
-                return Ok(Self { algo, ratio: Ratio::from_f64(ratio) });
+                return Ok(Self { algo, ratio: Ratio::from_f64(ratio), level: None });
+            }
+            CompressionAlgo::Zstd => {
+                return Ok(Self { algo, ratio: Ratio::from_f64(ratio), level: Some(ZSTD_DEFAULT_LEVEL) });
             }
         };
         Err(FormatError::Ratio { algo, ratio, reason })
+    }
+
+    /// The same with another level.
+    ///
+    /// # Errors
+    /// [`FormatError::Level`] unless the algorithm is `zstd` and the level one of
+    /// [`ZSTD_LEVELS`].
+    pub fn with_level(self, level: i32) -> Result<Self, FormatError> {
+        if self.algo == CompressionAlgo::Zstd && ZSTD_LEVELS.contains(&level) {
+            Ok(Self { level: Some(level), ..self })
+        } else {
+            Err(FormatError::Level { algo: self.algo, level })
+        }
+    }
+
+    /// Appends the stored form of a payload to `out`.
+    ///
+    /// # Errors
+    /// As [`encode_payload`].
+    pub fn encode_payload(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+        encode_at(self.algo, self.level.unwrap_or(ZSTD_DEFAULT_LEVEL), payload, out)
     }
 }
 
 impl Default for ShardCompression {
     /// No compression.
     fn default() -> Self {
-        Self { algo: CompressionAlgo::None, ratio: Ratio::from_f64(1.0) }
+        Self { algo: CompressionAlgo::None, ratio: Ratio::from_f64(1.0), level: None }
     }
 }
 
 /// Length of the payload in bytes, without decoding it.
 ///
-/// A result of this function is safe to allocate: it is never more than 255 times the bytes
-/// that are really there.
+/// A result of this function is safe to allocate: it is never more than the bytes that are
+/// really there can decode to (255 times as many for LZ4).
 ///
 /// # Errors
 /// [`FormatError::StoredPayloadTooShort`] without a whole length,
-/// [`FormatError::PayloadLenImpossible`] for a length that the block cannot decode to.
+/// [`FormatError::PayloadLenImpossible`] for a length that the block cannot decode to,
+/// [`FormatError::ZstdFrame`] when the bytes are not one frame that tells its length.
 #[inline]
 pub fn payload_len(algo: CompressionAlgo, stored: &[u8]) -> Result<usize, FormatError> {
     match algo {
         CompressionAlgo::None => Ok(stored.len()),
         CompressionAlgo::Lz4 => lz4_parts(stored).map(|(len, _)| len),
+        CompressionAlgo::Zstd => zstd_len(stored),
     }
 }
 
@@ -155,14 +189,75 @@ fn lz4_parts(stored: &[u8]) -> Result<(usize, &[u8]), FormatError> {
     }
 }
 
+/// The checked length of a payload stored as a Zstandard frame.
+fn zstd_len(stored: &[u8]) -> Result<usize, FormatError> {
+    let damaged = |problem: &str| FormatError::ZstdFrame { problem: problem.to_owned() };
+    let declared = match zstd_safe::get_frame_content_size(stored) {
+        Ok(Some(declared)) => declared,
+        Ok(None) => return Err(damaged("it does not tell the length of its content")),
+        Err(_) => return Err(damaged("it has no whole frame header")),
+    };
+    // After the magic number and a header of 2 bytes, each block has at least 4.
+    let bound = (stored.len() as u64).saturating_sub(6).div_ceil(4).saturating_mul(ZSTD_MAX_BLOCK_LEN);
+    match usize::try_from(declared) {
+        Ok(len) if declared <= bound => Ok(len),
+        _ => Err(FormatError::PayloadLenImpossible { declared, block_len: stored.len() }),
+    }
+}
+
+thread_local! {
+    /// Decoders and encoders are large, and made once a thread.
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
+}
+
+fn decompress_zstd(stored: &[u8], out: &mut [u8]) -> Result<usize, FormatError> {
+    let damaged = |problem: String| FormatError::ZstdFrame { problem };
+    match zstd_safe::find_frame_compressed_size(stored) {
+        Ok(len) if len == stored.len() => {}
+        Ok(len) => return Err(damaged(format!("{} bytes follow the frame", stored.len() - len))),
+        Err(code) => return Err(damaged(zstd_safe::get_error_name(code).to_owned())),
+    }
+    DECOMPRESSOR.with_borrow_mut(|decompressor| {
+        let decompressor = match decompressor {
+            Some(decompressor) => decompressor,
+            None => decompressor.insert(Decompressor::new().map_err(|error| damaged(error.to_string()))?),
+        };
+        decompressor.decompress_to_buffer(stored, out).map_err(|error| damaged(error.to_string()))
+    })
+}
+
+/// Appends one frame that tells its content's length.
+fn compress_zstd(level: i32, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+    let failed = |error: std::io::Error| FormatError::ZstdFrame { problem: error.to_string() };
+    COMPRESSOR.with_borrow_mut(|compressor| {
+        let compressor = match compressor {
+            Some((made_for, compressor)) if *made_for == level => compressor,
+            _ => &mut compressor.insert((level, Compressor::new(level).map_err(failed)?)).1,
+        };
+        let start = out.len();
+        out.resize(start + zstd_safe::compress_bound(payload.len()), 0);
+        match compressor.compress_to_buffer(payload, &mut out[start..]) {
+            Ok(len) => {
+                out.truncate(start + len);
+                Ok(())
+            }
+            Err(error) => {
+                out.truncate(start);
+                Err(failed(error))
+            }
+        }
+    })
+}
+
 /// Decodes a stored payload into `out`, which has exactly [`payload_len`] bytes.
 ///
 /// After an error `out` holds bytes of no meaning.
 ///
 /// # Errors
 /// The errors of [`payload_len`]; [`FormatError::PayloadLen`] when `out` or the decoded block
-/// has another length; [`FormatError::Lz4Block`] when the block is damaged, cut short or
-/// followed by other bytes.
+/// has another length; [`FormatError::Lz4Block`] or [`FormatError::ZstdFrame`] when the block
+/// or frame is damaged, cut short or followed by other bytes.
 #[inline]
 pub fn decode_payload(algo: CompressionAlgo, stored: &[u8], out: &mut [u8]) -> Result<(), FormatError> {
     match algo {
@@ -177,6 +272,11 @@ pub fn decode_payload(algo: CompressionAlgo, stored: &[u8], out: &mut [u8]) -> R
                 .map_err(|error| FormatError::Lz4Block { problem: error.to_string() })?;
             demand_len(len, found)?;
         }
+        CompressionAlgo::Zstd => {
+            demand_len(out.len(), zstd_len(stored)?)?;
+            let found = decompress_zstd(stored, out)?;
+            demand_len(out.len(), found)?;
+        }
     }
     Ok(())
 }
@@ -186,13 +286,18 @@ fn demand_len(expected: usize, found: usize) -> Result<(), FormatError> {
     if expected == found { Ok(()) } else { Err(FormatError::PayloadLen { expected, found }) }
 }
 
-/// Appends the stored form of a payload to `out`.
+/// Appends the stored form of a payload to `out`, at the algorithm's usual level.
 ///
 /// # Errors
 /// [`FormatError::PayloadTooLong`] past [`CompressionAlgo::max_payload_len`]; `out` is then
 /// unchanged.
 pub fn encode_payload(algo: CompressionAlgo, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+    encode_at(algo, ZSTD_DEFAULT_LEVEL, payload, out)
+}
+
+fn encode_at(algo: CompressionAlgo, level: i32, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
     match algo {
+        CompressionAlgo::Zstd => return compress_zstd(level, payload, out),
         CompressionAlgo::None => out.extend_from_slice(payload),
         CompressionAlgo::Lz4 => {
             let len = u32::try_from(payload.len()).map_err(|_| FormatError::PayloadTooLong {
@@ -245,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_survive_both_algorithms() {
+    fn payloads_survive_every_algorithm() {
         let payloads =
             [vec![], vec![7], b"abcabcabcabcabcabcabc".to_vec(), noise(1000), noise(70_000), vec![0; 2_000_000]];
         for algo in CompressionAlgo::ALL {
@@ -348,6 +453,57 @@ mod tests {
             assert!(ShardCompression::new(algo, ratio).is_err(), "{algo} {ratio}");
         }
         assert_eq!(ShardCompression::default(), ShardCompression::new(CompressionAlgo::None, 1.0).unwrap());
+    }
+
+    #[test]
+    fn a_zstd_frame_tells_its_length_and_is_all_there_is() {
+        for payload in [vec![], vec![9], b"abcabcabcabcabcabcabc".to_vec(), noise(500), vec![0; 5_000_000]] {
+            let good = stored(CompressionAlgo::Zstd, &payload);
+            assert_eq!(payload_len(CompressionAlgo::Zstd, &good), Ok(payload.len()));
+            for end in 0..good.len().min(400) {
+                assert!(decode(CompressionAlgo::Zstd, &good[..end]).is_err(), "{} cut to {end}", payload.len());
+            }
+            // Another frame, one that is skipped, and bytes of no meaning behind it.
+            for extra in [&good[..], &[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0], &[0]] {
+                let long = [&good[..], extra].concat();
+                assert!(decode(CompressionAlgo::Zstd, &long).is_err(), "{} + {} bytes", payload.len(), extra.len());
+            }
+        }
+        // A frame of a stream does not tell: magic number, two bytes of header, one raw block.
+        let mut untold = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0, 0x19, 0, 0];
+        untold.extend_from_slice(b"abc");
+        assert_eq!(zstd::bulk::decompress(&untold, 100).unwrap(), b"abc");
+        let error = payload_len(CompressionAlgo::Zstd, &untold).unwrap_err();
+        assert!(matches!(error, FormatError::ZstdFrame { .. }), "{error:?}");
+        // A length of 2^40 in a frame of some bytes: magic number, a header with 8 bytes of length, one block.
+        let mut lie = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe0];
+        lie.extend_from_slice(&(1u64 << 40).to_le_bytes());
+        lie.extend_from_slice(&[3, 0, 0, 7]);
+        let error = payload_len(CompressionAlgo::Zstd, &lie).unwrap_err();
+        assert!(
+            matches!(error, FormatError::PayloadLenImpossible { declared, .. } if declared == 1 << 40),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn levels_are_for_zstd_alone_and_matter() {
+        let words = ["shard", "index", "record", "label", "split", "score", "weight", "epoch", "draw", "cache"];
+        let text: Vec<u8> = noise(20_000).iter().flat_map(|byte| words[usize::from(byte % 10)].bytes()).collect();
+        let len_at = |level| {
+            let mut out = Vec::new();
+            let compression = ShardCompression::new(CompressionAlgo::Zstd, 1.0).unwrap().with_level(level).unwrap();
+            compression.encode_payload(&text, &mut out).unwrap();
+            assert_eq!(decode(CompressionAlgo::Zstd, &out).as_ref(), Ok(&text));
+            out.len()
+        };
+        assert!(len_at(19) < len_at(1));
+        assert_eq!(len_at(ZSTD_DEFAULT_LEVEL), stored(CompressionAlgo::Zstd, &text).len());
+        let zstd = ShardCompression::new(CompressionAlgo::Zstd, 1.0).unwrap();
+        for level in [0, -1, 23, i32::MAX] {
+            assert_eq!(zstd.clone().with_level(level), Err(FormatError::Level { algo: CompressionAlgo::Zstd, level }));
+        }
+        assert!(ShardCompression::default().with_level(3).is_err());
     }
 
     #[test]

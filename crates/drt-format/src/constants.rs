@@ -38,6 +38,14 @@ pub const LZ4_PREFIX_LEN: usize = 4;
 /// No LZ4 block decodes to more than this many bytes for each byte it has.
 pub const LZ4_MAX_EXPANSION: u64 = 255;
 
+/// Longest content of one block of a Zstandard frame, in bytes; no block is shorter than 4 bytes.
+pub const ZSTD_MAX_BLOCK_LEN: u64 = 128 * 1024;
+
+/// Zstandard levels that a writer accepts, and the one it uses unless told.
+pub const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
+/// See [`ZSTD_LEVELS`].
+pub const ZSTD_DEFAULT_LEVEL: i32 = 3;
+
 /// Bytes of one row of [`RECORD_CHECKSUMS_FILE`]: XXH3-64, u64 little-endian.
 pub const RECORD_CHECKSUM_LEN: usize = 8;
 

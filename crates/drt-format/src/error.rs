@@ -222,11 +222,11 @@ pub enum FormatError {
         len: usize,
     },
     /// A compressed payload claims a length that its block cannot decode to.
-    #[error("the stored payload claims to be {declared} bytes, but {block_len} bytes of LZ4 can never become that")]
+    #[error("the stored payload claims to be {declared} bytes, but {block_len} compressed bytes can never become that")]
     PayloadLenImpossible {
         /// The claimed length.
         declared: u64,
-        /// Length of the LZ4 block.
+        /// Length of the compressed bytes.
         block_len: usize,
     },
     /// A payload decodes to another length than the one stored with it, or than the caller's
@@ -243,6 +243,20 @@ pub enum FormatError {
     Lz4Block {
         /// What the decoder found.
         problem: String,
+    },
+    /// A compressed payload is not one Zstandard frame of the stored length.
+    #[error("the Zstandard frame is damaged: {problem}")]
+    ZstdFrame {
+        /// What the decoder found.
+        problem: String,
+    },
+    /// A compression level does not fit its algorithm.
+    #[error("compression {algo} with level {level} is not allowed: only zstd has levels, from 1 to 22")]
+    Level {
+        /// The algorithm.
+        algo: CompressionAlgo,
+        /// The level.
+        level: i32,
     },
     /// A payload is too long for the algorithm.
     #[error("a payload of {len} bytes cannot be stored with {algo}, whose limit is {limit}")]

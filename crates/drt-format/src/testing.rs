@@ -91,6 +91,10 @@ pub fn compression() -> impl Strategy<Value = ShardCompression> {
         Just(ShardCompression::default()),
         (1e-3..1e3f64)
             .prop_map(|ratio| { ShardCompression::new(CompressionAlgo::Lz4, ratio).expect("positive and finite") }),
+        (1..=22).prop_map(|level| {
+            let zstd = ShardCompression::new(CompressionAlgo::Zstd, 1.0).expect("positive and finite");
+            zstd.with_level(level).expect("a level of zstd")
+        }),
     ]
 }
 

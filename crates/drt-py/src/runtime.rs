@@ -67,7 +67,7 @@ impl PyRuntime {
     }
 
     /// Write one source as `base/name` and return the cache's path.
-    #[pyo3(signature = (source, name, base, *, max_shard_bytes, compression, ratio, prefetch_size, progress))]
+    #[pyo3(signature = (source, name, base, *, max_shard_bytes, compression, ratio, level, prefetch_size, progress))]
     #[allow(clippy::too_many_arguments, reason = "one flat call: the Python side has the models")]
     fn write_source(
         &self,
@@ -78,13 +78,15 @@ impl PyRuntime {
         max_shard_bytes: u64,
         compression: &str,
         ratio: f64,
+        level: Option<i32>,
         prefetch_size: usize,
         progress: &PyProgress,
     ) -> PyResult<PathBuf> {
         let algo = CompressionAlgo::from_name(compression)
             .ok_or_else(|| raise(INVALID_CONFIG, format!("unknown compression {compression:?}"), None, None))?;
-        let compression =
-            ShardCompression::new(algo, ratio).map_err(|error| raise(INVALID_CONFIG, error.to_string(), None, None))?;
+        let compression = ShardCompression::new(algo, ratio)
+            .and_then(|compression| level.map_or(Ok(compression.clone()), |level| compression.with_level(level)))
+            .map_err(|error| raise(INVALID_CONFIG, error.to_string(), None, None))?;
         let config =
             WriterConfig::new(max_shard_bytes, compression, prefetch_size).map_err(|error| from_write(&error))?;
         progress.0.source_started(name);

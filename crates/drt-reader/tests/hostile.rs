@@ -63,7 +63,7 @@ const CASES: &[(&str, End, End)] = &[
     ("manifest_shard_list_short", Open("ShardOutOfRange"), Open("ShardOutOfRange")),
     ("manifest_shard_name_escapes", Open("ShardName"), Open("ShardName")),
     ("manifest_truncated", Open("ManifestJson"), Open("ManifestJson")),
-    ("manifest_unknown_algo", Open("ManifestKeyInvalid"), Open("ManifestKeyInvalid")),
+    ("manifest_unknown_algo", Open("ManifestKeyMissing"), Open("ManifestKeyMissing")),
     ("manifest_unknown_fields", Whole, Whole),
     ("manifest_unknown_kind", Open("ManifestKeyInvalid"), Open("ManifestKeyInvalid")),
     ("manifest_version_1", Open("UnsupportedVersion"), Open("UnsupportedVersion")),

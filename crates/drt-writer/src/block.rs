@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use drt_format::{
-    CompressionAlgo, FormatError, MetadataValue, RecordHasher, RowEncoder, encode_payload, record_checksum,
+    CompressionAlgo, FormatError, MetadataValue, RecordHasher, RowEncoder, ShardCompression, record_checksum,
 };
 use drt_metadata::MetadataBuilder;
 
@@ -76,7 +76,11 @@ impl InputBlock {
     }
 
     /// Turn the samples into records. On failure says which row, and why.
-    pub(crate) fn encode(self, rows: &RowEncoder, algo: CompressionAlgo) -> Result<EncodedBlock, (u64, FormatError)> {
+    pub(crate) fn encode(
+        self,
+        rows: &RowEncoder,
+        compression: &ShardCompression,
+    ) -> Result<EncodedBlock, (u64, FormatError)> {
         let columns = self.metadata.columns();
         let mut buffer = Vec::with_capacity(self.arena.len() + self.payloads.len() * 96);
         let mut records = Vec::with_capacity(self.payloads.len());
@@ -90,9 +94,11 @@ impl InputBlock {
             };
             let payload_len = payload.len() as u64;
             // A large payload that is stored as it is goes from the caller's memory to the file.
-            let shared = if algo == CompressionAlgo::None { shared.cloned() } else { None };
+            let shared = if compression.algo == CompressionAlgo::None { shared.cloned() } else { None };
             if shared.is_none() {
-                encode_payload(algo, payload, &mut buffer).map_err(|error| (self.first_row + row as u64, error))?;
+                compression
+                    .encode_payload(payload, &mut buffer)
+                    .map_err(|error| (self.first_row + row as u64, error))?;
             }
             let inline = start..buffer.len();
             let checksum = match &shared {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drt_format::{CompressionAlgo, IndexEntry, RowEncoder, Sha256Digest, Sha256Hasher, shard_file_name};
+use drt_format::{IndexEntry, RowEncoder, Sha256Digest, Sha256Hasher, ShardCompression, shard_file_name};
 use drt_metadata::MetadataBuilder;
 use drt_runtime::{CancelToken, PoolError, WorkerPool};
 
@@ -139,7 +139,7 @@ struct Shared {
     fs: Arc<dyn CacheFs>,
     shards_dir: PathBuf,
     rows: RowEncoder,
-    algo: CompressionAlgo,
+    compression: ShardCompression,
     committed: Mutex<Committed>,
     files: Lane<ShardFiles>,
     hashes: Lane<ShardHashes>,
@@ -317,7 +317,7 @@ impl Pipeline {
         fs: Arc<dyn CacheFs>,
         shards_dir: PathBuf,
         rows: RowEncoder,
-        algo: CompressionAlgo,
+        compression: ShardCompression,
         max_shard_bytes: u64,
     ) -> Self {
         let committed = Committed { max_shard_bytes, ..Committed::default() };
@@ -326,7 +326,7 @@ impl Pipeline {
             fs,
             shards_dir,
             rows,
-            algo,
+            compression,
             committed: Mutex::new(committed),
             files: Lane::new(ShardFiles { open: None }),
             hashes: Lane::new(ShardHashes::default()),
@@ -352,8 +352,9 @@ impl Pipeline {
             if shared.stopped.is_cancelled() {
                 return Ok(());
             }
-            let block =
-                block.encode(&shared.rows, shared.algo).map_err(|(row, source)| WriteError::Payload { row, source })?;
+            let block = block
+                .encode(&shared.rows, &shared.compression)
+                .map_err(|(row, source)| WriteError::Payload { row, source })?;
             shared.commit(number, block, pass);
             Ok(())
         });

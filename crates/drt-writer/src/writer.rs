@@ -143,7 +143,7 @@ impl CacheWriter {
             Arc::clone(&self.fs),
             self.work.path().join(SHARDS_DIR),
             RowEncoder::new(&schema),
-            self.config.compression().algo,
+            self.config.compression().clone(),
             self.config.max_shard_bytes(),
         ));
         let block = InputBlock::new(row, MetadataBuilder::new(&schema));

@@ -82,7 +82,8 @@ fn manifests_are_replaced_once_and_recognised_afterwards() {
 #[test]
 fn one_manifest_that_is_not_as_it_was_keeps_all_from_being_replaced() {
     let other_id = || Manifest::decode(&golden("v2", "shards_lz4")).unwrap().upgrade(CacheId::new(9)).encode();
-    let changes: [(&str, fn(&Path)); 3] = [
+    type Change = (&'static str, fn(&Path));
+    let changes: [Change; 3] = [
         ("missing", |path| fs::remove_file(path).unwrap()),
         ("no manifest", |path| fs::write(path, "{}").unwrap()),
         ("edited", |path| {

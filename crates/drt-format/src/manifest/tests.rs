@@ -118,7 +118,7 @@ fn each_wrong_value_is_named() {
         ("/shards/1/byte_len", vec![json!(-1), json!(0.0), json!("0")]),
         ("/shards/1/uncompressed_byte_len", vec![json!(-1), json!(0.0), json!("0")]),
         ("/shards/1/compression", vec![json!("none"), json!(null)]),
-        ("/shards/1/compression/algo", vec![json!("zstd"), json!("LZ4"), json!(null)]),
+        ("/shards/1/compression/algo", vec![json!("brotli"), json!("LZ4"), json!(null)]),
         ("/shards/1/compression/ratio", vec![json!(null), json!("1.0"), json!([1.0])]),
         ("/shards/1/sha256", vec![json!(""), short, no_hex]),
     ];
@@ -285,6 +285,25 @@ fn an_upgrade_changes_the_version_and_the_id_alone() {
     assert_eq!((new.version, new.cache_id), (FormatVersion::V3, Some(CacheId::new(4))));
     assert_eq!(Manifest { version: old.version, cache_id: None, ..new.clone() }, old);
     assert_eq!(new.clone().upgrade(CacheId::new(9)), new);
+}
+
+#[test]
+fn zstd_has_a_level_and_other_algorithms_have_none() {
+    let zstd = |level: Value| changed("/shards/0/compression", json!({"algo": "zstd", "ratio": 1.0, "level": level}));
+    assert_eq!(zstd(json!(19)).unwrap().shards[0].compression.level, Some(19));
+    let again = Manifest::decode(&zstd(json!(19)).unwrap().encode()).unwrap();
+    assert_eq!(again, zstd(json!(19)).unwrap());
+    for level in [json!(null), json!("3"), json!(1.5)] {
+        let error = zstd(level.clone()).unwrap_err();
+        assert!(
+            matches!(&error, FormatError::ManifestKeyMissing { key } if key == "shards[0].compression.level"),
+            "{level}: {error:?}"
+        );
+    }
+    assert!(changed("/shards/0/compression/algo", json!("zstd")).is_err());
+    let mut other = manifest();
+    other["shards"][0]["compression"]["level"] = json!({"of": "another program"});
+    assert_eq!(decode(&other).unwrap().shards[0].compression.level, None);
 }
 
 #[test]

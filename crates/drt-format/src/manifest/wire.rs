@@ -495,6 +495,7 @@ impl Fields for Shard {
 struct Compression {
     algo: Option<CompressionAlgo>,
     ratio: Option<Ratio>,
+    level: Option<i32>,
 }
 
 impl Fields for Compression {
@@ -515,14 +516,24 @@ impl Fields for Compression {
                     })
                 })?;
             }
+            // Only a number is a level: the key may be somebody else's where the algorithm has none.
+            "level" => {
+                self.level = Slot { key: "level", map, trail }.value::<Value>()?.and_then(|value| to_i32(&value))
+            }
             _ => ignore(map)?,
         }
         Ok(())
     }
 
     fn finish<E: de::Error>(self, trail: &Trail) -> Result<ShardCompression, E> {
-        Ok(ShardCompression { algo: trail.require(self.algo, "algo")?, ratio: trail.require(self.ratio, "ratio")? })
+        let algo = trail.require(self.algo, "algo")?;
+        let level = if algo == CompressionAlgo::Zstd { Some(trail.require(self.level, "level")?) } else { None };
+        Ok(ShardCompression { algo, ratio: trail.require(self.ratio, "ratio")?, level })
     }
+}
+
+fn to_i32(value: &Value) -> Option<i32> {
+    value.as_i64().and_then(|number| i32::try_from(number).ok())
 }
 
 /// The bytes of a manifest; `cache_id` only where the version has one.
@@ -589,6 +600,7 @@ impl<'a> ShardOut<'a> {
             compression: CompressionOut {
                 algo: shard.compression.algo.name(),
                 ratio: RawValue::from_string(ratio).expect("a ratio keeps the text of a JSON number"),
+                level: shard.compression.level,
             },
             sha256: shard.sha256.to_string(),
         }
@@ -599,4 +611,6 @@ impl<'a> ShardOut<'a> {
 struct CompressionOut {
     algo: &'static str,
     ratio: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<i32>,
 }
