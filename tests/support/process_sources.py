@@ -95,7 +95,7 @@ def leave_a_thread_behind() -> None:
 
 
 def fork_and_die(folder: Path, name: str) -> None:
-    """Die, and leave a child that has every pipe of this process open."""
+    """Die, and leave a child that has all open files of this process."""
     if os.fork() == 0:
         announce_and_sleep(folder, name)
         os._exit(0)
