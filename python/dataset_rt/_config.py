@@ -54,12 +54,15 @@ class WriterConfig(BaseModel):
     """How caches are written. Their bytes depend on `max_shard_bytes` and `shard_compression` alone.
 
     Attributes:
-        num_processes: Processes that write sources side by side; 0 writes one source after another in this process.
-        process_timeout_seconds: How long a writing process may take for one source, in seconds.
+        num_processes: How many spawned processes may write sources side by side, each source in one of its own; 0 writes one
+            source after another in this process. Sources must be picklable and importable then, and a script needs a main guard.
+        process_timeout_seconds: How long such a process may take to start, and again to unpickle and write its source, in
+            seconds; then it is stopped. Unused without processes.
         prefetch_size: Blocks of samples that may be on their way between the source and the disk.
         max_shard_bytes: Bytes after which a new shard is begun. A record longer than that has a shard of its own.
         shard_compression: What is done to each payload.
-        show_progress: Tell on standard error how the write goes: bars on a terminal, otherwise a line now and then.
+        show_progress: Tell on standard error how the write goes: bars on a terminal, otherwise a line now and then; with
+            processes a line per source.
         validate_cache: Verify the checksums of a cache before it is reused.
         profiler: Whether and where timings are stored.
     """

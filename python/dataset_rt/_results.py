@@ -33,7 +33,8 @@ class CacheWriteError(_CacheWriteErrorFields):
         source_name: The source's name, or `source[<position>]` when it has none.
         message: What went wrong, naming the sample where there is one.
         exception: The exception behind the message, with its traceback and cause. It stays in the process: a pickled result has
-            `None`.
+            `None`. One that was raised in a process of `num_processes` is a copy whose traceback is a note, or a stand-in of its
+            name and text if it cannot be pickled.
     """
 
     exception: BaseException | None = None

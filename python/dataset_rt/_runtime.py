@@ -6,10 +6,10 @@ import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dataset_rt._native import Progress, Runtime
-from dataset_rt.exceptions import DatasetRTError, InvalidInputError
+from dataset_rt.exceptions import CacheExistsError, DatasetRTError, InvalidInputError
 
 if TYPE_CHECKING:
     from dataset_rt._config import ReaderConfig, WriterConfig
@@ -66,6 +66,10 @@ class DatasetRuntime:
         cache appears by one rename when everything in it is on the disk. A source that fails leaves nothing behind, and the
         others are written all the same.
 
+        With `writer_config.num_processes` each source is pickled when its turn comes and written by a spawned process with
+        `num_workers` threads of its own, so many at a time. One that cannot be pickled, dies, or takes longer than
+        `process_timeout_seconds` is an error of its own source. No process outlives the call.
+
         Args:
             sources: One source, or a list of them. Their names must differ, also when case is ignored.
             path: The base folder; made when it does not exist.
@@ -75,9 +79,10 @@ class DatasetRuntime:
             One `CacheWriteSuccess` or `CacheWriteError` per source, in their order.
 
         Raises:
-            InvalidInputError: The configuration cannot be used, or two sources have one name (nothing is written then).
-            KeyboardInterrupt: And any other exception that is not an `Exception`: a source's or a signal's, unchanged. The
-                running source's cache is discarded, finished ones stay.
+            InvalidInputError: The configuration cannot be used, here or at all, or two sources have one name (nothing is
+                written then).
+            KeyboardInterrupt: And any other exception that is not an `Exception`: a source's or a signal's, unchanged; a copy
+                of it when it was raised in another process. Caches at work are discarded, finished ones stay.
 
         Source: docs/spec/v3.md, "Writing and publishing".
         """
@@ -97,8 +102,8 @@ class DatasetRuntime:
         """Write the caches that are missing, reuse those that are there, and open all of them as one dataset.
 
         A cache that exists is opened to see that it is one (and verified when `writer_config.validate_cache` says so); its source
-        is then not iterated. Whether source or configuration changed since it was written is not noticed: use another name for
-        other content.
+        is then not iterated. A cache that another writer of its name finishes first is used as if it had been there. Whether
+        source or configuration changed since it was written is not noticed: use another name for other content.
 
         Args:
             sources: One source, or a list of them.
@@ -127,7 +132,7 @@ class DatasetRuntime:
                 if blamed is None:
                     raise
                 at = next(i for i, r in enumerate(results) if isinstance(r, CacheWriteSuccess) and r.path == blamed)
-                results[at] = _failure(results[at].source_name, error)
+                results[at] = failure(results[at].source_name, error)
             else:
                 return CacheSourcesDatasetSuccess(dataset, results)
         if not results:
@@ -176,40 +181,85 @@ class DatasetRuntime:
         )
         return CachedDataset._create(self, native, folders, reader_config)  # pyright: ignore[reportPrivateUsage]
 
-    def _write(self, jobs: Sequence[_Job], base: Path, config: WriterConfig, *, reuse: bool) -> list[CacheWriteResult]:
-        from dataset_rt._results import CacheWriteSuccess
+    def _write(self, jobs: Sequence[WriteJob], base: Path, config: WriterConfig, *, reuse: bool) -> list[CacheWriteResult]:
+        options = WriteOptions(
+            max_shard_bytes=config.max_shard_bytes,
+            compression=config.shard_compression.algo,
+            ratio=config.shard_compression.ratio,
+            level=config.shard_compression.level,
+            prefetch_size=config.prefetch_size,
+            reuse=reuse,
+            validate_cache=config.validate_cache,
+        )
+        if config.num_processes > 0:
+            from dataset_rt._processes import write_in_processes
 
+            return write_in_processes(
+                self._native,
+                jobs,
+                base,
+                options,
+                num_processes=config.num_processes,
+                timeout_seconds=config.process_timeout_seconds,
+                show_progress=config.show_progress,
+            )
         progress = Progress(num_sources=len(jobs), show=config.show_progress)
-        results: list[CacheWriteResult] = []
-        for source, name, problem in jobs:
-            if problem is not None:
-                results.append(_failure(name, problem))
-                continue
-            target = base / name
-            try:
-                if reuse and os.path.lexists(target):
-                    self._native.check_cache(target, validate_cache=config.validate_cache)
-                else:
-                    self._native.write_source(
-                        source,
-                        name,
-                        base,
-                        max_shard_bytes=config.max_shard_bytes,
-                        compression=config.shard_compression.algo,
-                        ratio=config.shard_compression.ratio,
-                        level=config.shard_compression.level,
-                        prefetch_size=config.prefetch_size,
-                        progress=progress,
-                    )
-            except Exception as error:  # a source may raise anything, and the others still have their turn
-                results.append(_failure(name, error))
-            else:
-                results.append(CacheWriteSuccess(name, target))
-        return results
+        return [write_one(self._native, job, base, options, progress) for job in jobs]
 
 
-_Job = tuple[object, str, Exception | None]
+class WriteOptions(NamedTuple):
+    """How one source is written: what of a `WriterConfig` matters then, in a form that costs other processes no import.
+
+    Attributes:
+        reuse: Use a cache that is there already, and do not write then.
+        validate_cache: Verify the checksums of a cache before it is reused.
+    """
+
+    max_shard_bytes: int
+    compression: str
+    ratio: float
+    level: int | None
+    prefetch_size: int
+    reuse: bool
+    validate_cache: bool
+
+
+WriteJob = tuple[object, str, Exception | None]
 """A source, its name, and why it cannot be written if that is known already."""
+
+
+def write_one(native: Runtime, job: WriteJob, base: Path, options: WriteOptions, progress: Progress) -> CacheWriteResult:
+    """Write or reuse the cache of one source."""
+    from dataset_rt._results import CacheWriteSuccess
+
+    source, name, problem = job
+    if problem is not None:
+        return failure(name, problem)
+    target = base / name
+    try:
+        if options.reuse and os.path.lexists(target):
+            native.check_cache(target, validate_cache=options.validate_cache)
+        else:
+            try:
+                native.write_source(
+                    source,
+                    name,
+                    base,
+                    max_shard_bytes=options.max_shard_bytes,
+                    compression=options.compression,
+                    ratio=options.ratio,
+                    level=options.level,
+                    prefetch_size=options.prefetch_size,
+                    progress=progress,
+                )
+            except CacheExistsError:
+                if not options.reuse:
+                    raise
+                # Another writer of this name was faster. Its cache is as good as ours would have been.
+                native.check_cache(target, validate_cache=options.validate_cache)
+    except Exception as error:  # a source may raise anything, and the others still have their turn
+        return failure(name, error)
+    return CacheWriteSuccess(name, target)
 
 
 def _check_reader_config(config: object) -> None:
@@ -228,9 +278,8 @@ def _writer_config(config: WriterConfig | None) -> WriterConfig:
     config = DEFAULT_WRITER_CONFIG if config is None else config
     if not isinstance(config, WriterConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"writer_config must be a WriterConfig; got {type(config).__name__}")
-    for name, unsupported in (("num_processes > 0", config.num_processes > 0), ("profiler.enabled", config.profiler.enabled)):
-        if unsupported:
-            raise InvalidInputError(f"WriterConfig: {name} is not supported by this release", kind="invalid-config")
+    if config.profiler.enabled:
+        raise InvalidInputError("WriterConfig: profiler.enabled is not supported by this release", kind="invalid-config")
     algo, ratio = config.shard_compression.algo, config.shard_compression.ratio
     if algo == "none" and ratio != 1.0:
         raise InvalidInputError(f"ShardCompression: ratio must be 1.0 for 'none'; got {ratio}", kind="invalid-config")
@@ -248,10 +297,10 @@ def _base_folder(path: object) -> Path:
     return Path(path)
 
 
-def _name_sources(sources: object) -> list[_Job]:
+def _name_sources(sources: object) -> list[WriteJob]:
     """Find the sources' names. A list is several sources; anything else is one."""
     listed = cast("list[object]", sources) if isinstance(sources, list) else [sources]
-    jobs: list[_Job] = []
+    jobs: list[WriteJob] = []
     for position, source in enumerate(listed):
         label = f"source[{position}]"
         try:
@@ -293,7 +342,7 @@ def _unusable_name(name: str) -> str | None:
     return None
 
 
-def _check_names(jobs: Sequence[_Job]) -> None:
+def _check_names(jobs: Sequence[WriteJob]) -> None:
     """Refuse a call in which two sources would become one folder, also on a disk that ignores case."""
     import unicodedata
 
@@ -308,7 +357,8 @@ def _check_names(jobs: Sequence[_Job]) -> None:
         seen[folded] = name
 
 
-def _failure(name: str, error: BaseException) -> CacheWriteError:
+def failure(name: str, error: BaseException) -> CacheWriteError:
+    """The error result of a source."""
     from dataset_rt._results import CacheWriteError
 
     message = str(error) if isinstance(error, DatasetRTError) else f"{type(error).__name__}: {error}"

@@ -28,7 +28,7 @@ class CacheInput(NamedTuple):
 
 
 class CacheSource(Protocol):
-    """A named iterable of samples. `write_cache` pulls from it on the calling thread.
+    """A named iterable of samples. `write_cache` pulls from it on the calling thread, or in a process with `num_processes`.
 
     Attributes:
         name: The cache's folder name: one plain path segment, at most 255 bytes, not `tmp`.

@@ -22,6 +22,9 @@ ERROR_KINDS: Final[dict[str, str]] = {
     "no-samples": "InvalidInputError",
     "invalid-sample": "InvalidInputError",
     "source-raised": "SourceError",
+    "not-picklable": "InvalidInputError",
+    "process-died": "SourceError",
+    "process-timeout": "SourceError",
     "malformed-manifest": "CorruptCacheError",
     "malformed-index": "CorruptCacheError",
     "malformed-metadata": "CorruptCacheError",
@@ -101,7 +104,7 @@ class CacheExistsError(DatasetRTError, FileExistsError):
 
 
 class SourceError(DatasetRTError):
-    """A source raised while it was pulled from. Its own exception is `__cause__`."""
+    """A source raised while it was pulled from (its own exception is `__cause__`), or the process that wrote it ended early."""
 
 
 class CorruptCacheError(DatasetRTError, ValueError, RuntimeError):

@@ -90,6 +90,17 @@ def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
 
 
+@pytest.mark.ours
+def test_the_script_with_processes_runs_as_a_script(tmp_path: Path) -> None:
+    blocks = python_blocks((ROOT / "docs" / "guides" / "caching.md").read_text("utf-8"))
+    (script,) = [block.code for block in blocks if block.not_run is not None and "a script of its own" in block.not_run]
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    assert (done.returncode, done.stdout) == (0, "4000\n"), done.stderr
+    assert done.stderr.count("dataset-rt: numbers_") == 4, done.stderr
+
+
 def test_a_failing_block_is_reported_with_its_line_in_the_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("Text.\n\n```python\nx = 1\n```\n\n```python\nassert x == 1\nassert x == 2\n```\n")

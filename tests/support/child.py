@@ -79,6 +79,26 @@ def run_script(body: str, args: dict[str, Any] | None = None, *, limit: int = HA
     return json.loads(reports[-1][len("@report ") :])
 
 
+def start_program(path: Path, text: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Start a script from a file: its main module is one that spawned processes import."""
+    path.write_text(text)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)])}
+    command = [sys.executable, "-u", str(path), *arguments]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def run_program(path: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a script from a file to its end."""
+    process = start_program(path, text, *arguments)
+    try:
+        out, err = process.communicate(timeout=HANG_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        process.kill()
+        process.communicate()
+        raise ChildDied(f"{path} was still running after {HANG_SECONDS} s") from error
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
 class Lines:
     """A child that answers one JSON line with one JSON line."""
 
