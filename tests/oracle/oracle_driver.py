@@ -58,7 +58,12 @@ def metadata(request: dict[str, Any]) -> dict[str, Any]:
     return values.plain_table(open_dataset(request).get_metadata())
 
 
-ACTIONS = {"version": lambda request: version("dataset-rt"), "write": write, "read": read, "metadata": metadata}
+def package_version(_: dict[str, Any]) -> str:
+    assert not hasattr(drt, "__version__"), f"the library under test was imported instead: {drt.__file__}"
+    return version("dataset-rt")
+
+
+ACTIONS = {"version": package_version, "write": write, "read": read, "metadata": metadata}
 
 
 def main() -> None:
