@@ -112,9 +112,11 @@ class DatasetRuntime:
 
         Raises:
             InvalidInputError: As in `write_cache`.
+            OverflowError: The seed is outside 0 to 2**64 - 1 (nothing is written then).
         """
         from dataset_rt._results import CacheSourcesDatasetError, CacheSourcesDatasetSuccess, CacheWriteSuccess
 
+        _check_reader_config(reader_config)
         config = _writer_config(writer_config)
         jobs = _name_sources(sources)
         _check_names(jobs)

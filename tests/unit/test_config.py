@@ -133,6 +133,16 @@ def test_only_a_reader_config_is_one(base: Path, config: Any) -> None:
 
 
 @pytest.mark.ours
+@pytest.mark.parametrize(("config", "error"), [({"seed": 1}, TypeError), (drt.ReaderConfig(seed=-1), OverflowError)])
+def test_caches_are_not_written_for_a_reader_config_that_cannot_open_them(base: Path, config: Any, error: Any) -> None:
+    with pytest.raises(error):
+        subject.runtime().from_cache_sources(
+            ListSource("a", ten_rows()), base, reader_config=config, writer_config=subject.writer_config()
+        )
+    assert list(base.iterdir()) == []
+
+
+@pytest.mark.ours
 @pytest.mark.parametrize("config", [{}, drt.ReaderConfig(seed=1)])
 def test_only_a_writer_config_is_one(base: Path, config: Any) -> None:
     with pytest.raises(TypeError, match="writer_config must be a WriterConfig"):
