@@ -244,9 +244,9 @@ def _writer_config(config: WriterConfig | None) -> WriterConfig:
 
 
 def _base_folder(path: object) -> Path:
-    if not isinstance(path, (str, Path)):
+    if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path must be str or Path; got {type(path).__name__}")
-    return Path(path)
+    return Path(cast("str | os.PathLike[str]", path))
 
 
 def _name_sources(sources: object) -> list[_Job]:
