@@ -249,6 +249,10 @@ def _base_folder(path: object) -> Path:
     return Path(cast("str | os.PathLike[str]", path))
 
 
+_UNLISTED: tuple[type, ...] = (tuple, set, frozenset, Iterator)
+"""What several sources may have been put into by someone who forgot that only a list will do."""
+
+
 def _name_sources(sources: object) -> list[_Job]:
     """Find the sources' names. A list is several sources; anything else is one."""
     listed = cast("list[object]", sources) if isinstance(sources, list) else [sources]
@@ -258,7 +262,7 @@ def _name_sources(sources: object) -> list[_Job]:
         try:
             name: object = getattr(source, "name")  # noqa: B009 - an object that may have anything
         except Exception as error:
-            hint = "; pass several sources in a list" if isinstance(source, (tuple, set, frozenset, Iterator)) else ""
+            hint = "; pass several sources in a list" if isinstance(source, _UNLISTED) else ""
             why = f"the source has no usable name: {type(error).__name__}: {error}{hint}"
             problem = InvalidInputError(why, kind="invalid-name")
             problem.__cause__ = error
