@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
+from dataset_rt import _export
 from dataset_rt.exceptions import InvalidInputError, SampleIndexError
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from dataset_rt._config import ReaderConfig
+    from dataset_rt._migration import ManifestUpdateError, ManifestUpdateReport, Result
     from dataset_rt._native import Dataset as NativeDataset
     from dataset_rt._runtime import DatasetRuntime
     from dataset_rt._sample import CachedSample
@@ -25,12 +27,14 @@ _MAX_EPOCH_LEN = 2**63 - 1
 class CachedDataset:
     """A view over caches: iterate it, and edit its table to decide what is drawn next.
 
-    Made by `DatasetRuntime.cached_dataset` and `DatasetRuntime.from_cache_sources`. Threads may share it.
+    Made by `DatasetRuntime.cached_dataset`, `DatasetRuntime.from_cache_sources` and `CachedDataset.from_config`. Threads may
+    share it.
     """
 
     _runtime: DatasetRuntime
     _native: NativeDataset
     _cache_paths: list[Path]
+    _origins: list[_export.Origin]
     _reader_config: ReaderConfig
 
     def __init__(self) -> None:
@@ -39,7 +43,36 @@ class CachedDataset:
         Raises:
             TypeError: Always.
         """
-        raise TypeError("use DatasetRuntime.cached_dataset or DatasetRuntime.from_cache_sources to open a dataset")
+        raise TypeError(
+            "use DatasetRuntime.cached_dataset, DatasetRuntime.from_cache_sources or CachedDataset.from_config to open a dataset"
+        )
+
+    @classmethod
+    def from_config(cls, path: str | Path) -> CachedDataset:
+        """Make the dataset that `dump_config` saved, on a runtime of its own.
+
+        A cache is looked for at its absolute path, then at its place as seen from the export: folders that were moved together
+        are found. The first that is the exported cache, by identity, length and checksums of its manifest, is opened.
+
+        Args:
+            path: The export's `dataset.json`; the public package's exports (their version 2) are read as well.
+
+        Returns:
+            A dataset with the saved configuration, table and epoch length, at the beginning of its stream, on as many threads as
+            the saved one had.
+
+        Raises:
+            TypeError: `path` is neither str nor Path.
+            CacheNotFoundError: There is no such file, or a cache is at none of its places.
+            InvalidInputError: `path` is a folder, or the table has rows that the caches do not have.
+            CorruptCacheError: A file of the export was damaged, or a cache is another one than was exported; and what
+                `DatasetRuntime.cached_dataset` finds.
+            UnsupportedVersionError: An export of another version.
+            StorageError: The file system refused.
+
+        Source: docs/spec/export.md, "What readers check".
+        """
+        return _export.load(path)
 
     @classmethod
     def _create(
@@ -49,6 +82,7 @@ class CachedDataset:
         dataset._runtime = runtime
         dataset._native = native
         dataset._cache_paths = cache_paths
+        dataset._origins = [_export.origin_of(path) for path in cache_paths]
         dataset._reader_config = reader_config
         return dataset
 
@@ -159,7 +193,7 @@ class CachedDataset:
         Raises:
             CorruptCacheError: A cache's metadata cannot be shown as a table (its samples may still be readable).
         """
-        return self._native.metadata().clone()
+        return _frame(self._native.metadata()).clone()
 
     def update_metadata(self, metadata: pl.DataFrame) -> None:
         """Make another table active, for future iterators. Nothing on disk changes.
@@ -177,7 +211,77 @@ class CachedDataset:
                 there are no rows (also a ValueError). The dataset is then as it was.
         """
         columns = _deciding_columns(metadata, self._native.schema)
-        self._native.update_metadata(columns, metadata.clone())
+        self._native.update_metadata(columns, _ActiveFrame(metadata.clone()))
+
+    def dump_config(self, path: str | Path) -> Path:
+        """Save configuration, paths, active table and epoch length, so that any process can make this dataset again.
+
+        Payloads are not copied: the caches are referred to, by absolute path and by their place as seen from the export. The
+        place in the stream is not saved. Three files appear in the folder, `dataset.json` last: stopped at any moment there is a
+        whole export or none, and files that are there are never replaced.
+
+        Args:
+            path: An existing folder without an export. What else is in it does not matter.
+
+        Returns:
+            The absolute path of `dataset.json`, for `from_config`.
+
+        Raises:
+            TypeError: `path` is neither str nor Path.
+            CacheNotFoundError: There is no such folder, or a cache is no longer where it was opened.
+            InvalidInputError: `path` is not a folder, or the table has a column that Arrow files do not keep (Object, say).
+            CacheExistsError: The folder holds an export, or a file that would be in the way; nothing is changed.
+            CorruptCacheError: A cache was replaced by another since it was opened.
+            StorageError: The file system refused.
+
+        Source: docs/spec/export.md, "Writing".
+        """
+        return _export.dump(path, self._origins, self._contents)
+
+    def _contents(self) -> _export.Contents:
+        """What an export says, as of one moment: no update may come between the table and the length."""
+        while True:
+            before, epoch_len, after = self._native.metadata(), self._native.epoch_len, self._native.metadata()
+            # Stored metadata is a new frame each time; once a table was set, it is never active again.
+            if before is after or not isinstance(after, _ActiveFrame):
+                return _export.Contents(_frame(after), epoch_len, self._runtime.num_workers, self._reader_config)
+
+    def update_manifests(self, version: Literal[3]) -> Result[ManifestUpdateReport, ManifestUpdateError]:
+        """Make the manifests of format 2 format 3, with the identities that the caches have in this dataset.
+
+        In format 2 a cache's identity is its place among the paths, so open the caches in the order that saved tables were made
+        with. All manifests are looked at before the first is replaced, each in one step; keys that the format does not define
+        stay letter for letter. Samples, the active table and the stream are not touched. Nobody else may change the manifests
+        meanwhile. After an error, mend the cause and call again: what was replaced counts as unchanged.
+
+        Args:
+            version: The format to write. There is no other than 3.
+
+        Returns:
+            `Ok` of a report with one entry per cache, or `Err` that says which manifest is the reason and what was done before.
+            Nothing is raised for another version, a manifest that changed since the caches were opened, or a file system that
+            refuses.
+
+        Source: docs/spec/v3.md, "Migration".
+        """
+        from dataset_rt._migration import (
+            AbsentManifestTarget,
+            Err,
+            ManifestUpdateEntry,
+            ManifestUpdateError,
+            ManifestUpdateReport,
+            Ok,
+        )
+
+        if type(version) is not int or version != 3:
+            absent = AbsentManifestTarget("the request names no format that manifests can be made")
+            return Err(ManifestUpdateError(absent, f"manifests can only be made version 3; got {version!r}"))
+        done, failure = self._native.update_manifests()
+        entries = tuple(ManifestUpdateEntry(path, cache_id, status) for path, cache_id, status in done)
+        if failure is None:
+            return Ok(ManifestUpdateReport(entries))
+        path, message = failure
+        return Err(ManifestUpdateError(path, message, entries))
 
     def samples_metadata(self) -> pl.DataFrame:
         """Return the active table: an older name of `get_metadata`."""
@@ -186,6 +290,17 @@ class CachedDataset:
     def set_samples_metadata(self, metadata: pl.DataFrame) -> None:
         """Make another table active: an older name of `update_metadata`."""
         self.update_metadata(metadata)
+
+
+class _ActiveFrame:
+    """A frame that was made active, as the native side keeps it: one object per update."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self.frame = frame
+
+
+def _frame(kept: pl.DataFrame | _ActiveFrame) -> pl.DataFrame:
+    return kept.frame if isinstance(kept, _ActiveFrame) else kept
 
 
 def _id(value: object, name: str) -> int:

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from dataset_rt._dataset import (
         CachedDataset,
     )
+    from dataset_rt._migration import (
+        AbsentManifestTarget,
+        Err,
+        ManifestUpdateEntry,
+        ManifestUpdateError,
+        ManifestUpdateReport,
+        Ok,
+        Result,
+    )
     from dataset_rt._results import (
         CacheSourcesDatasetError,
         CacheSourcesDatasetResult,
@@ -70,6 +79,15 @@ _HOMES = {
         "WriterProfilerConfig",
     ),
     "_dataset": ("CachedDataset",),
+    "_migration": (
+        "AbsentManifestTarget",
+        "Err",
+        "ManifestUpdateEntry",
+        "ManifestUpdateError",
+        "ManifestUpdateReport",
+        "Ok",
+        "Result",
+    ),
     "_results": (
         "CacheSourcesDatasetError",
         "CacheSourcesDatasetResult",
@@ -101,6 +119,7 @@ __all__ = [
     "DEFAULT_SHARD_COMPRESSION",
     "DEFAULT_WRITER_CONFIG",
     "DEFAULT_WRITER_PROFILER_CONFIG",
+    "AbsentManifestTarget",
     "BytesLike",
     "CacheExistsError",
     "CacheInput",
@@ -118,12 +137,18 @@ __all__ = [
     "CorruptCacheError",
     "DatasetRTError",
     "DatasetRuntime",
+    "Err",
     "ForkedProcessError",
     "InternalError",
     "InvalidInputError",
+    "ManifestUpdateEntry",
+    "ManifestUpdateError",
+    "ManifestUpdateReport",
     "Metadata",
     "MetadataValue",
+    "Ok",
     "ReaderConfig",
+    "Result",
     "SampleIndexError",
     "ShardCompression",
     "SourceError",

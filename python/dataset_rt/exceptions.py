@@ -38,6 +38,11 @@ ERROR_KINDS: Final[dict[str, str]] = {
     "invalid-table": "InvalidInputError",
     "unrepresentable-metadata": "CorruptCacheError",
     "invalid-epoch-length": "InvalidInputError",
+    "folder-not-found": "CacheNotFoundError",
+    "export-not-found": "CacheNotFoundError",
+    "export-exists": "CacheExistsError",
+    "malformed-export": "CorruptCacheError",
+    "cache-differs": "CorruptCacheError",
     "stream-exhausted": "InvalidInputError",
     "index-out-of-bounds": "SampleIndexError",
     "iterator-in-use": "InvalidInputError",
@@ -88,11 +93,11 @@ class SampleIndexError(DatasetRTError, IndexError):
 
 
 class CacheNotFoundError(DatasetRTError, FileNotFoundError, ValueError):
-    """There is no cache at the path: create it, or correct the path."""
+    """There is no cache, export or folder at the path: create it, or correct the path."""
 
 
 class CacheExistsError(DatasetRTError, FileExistsError):
-    """Something is at the cache's path already: choose another name, or reuse it."""
+    """Something is at the path of a cache or an export already: choose another name, or reuse it."""
 
 
 class SourceError(DatasetRTError):
@@ -100,11 +105,11 @@ class SourceError(DatasetRTError):
 
 
 class CorruptCacheError(DatasetRTError, ValueError, RuntimeError):
-    """A cache's files are not what was written: restore or rebuild it."""
+    """Files of a cache or an export are not what was written: restore or rebuild it."""
 
 
 class UnsupportedVersionError(DatasetRTError, ValueError, RuntimeError):
-    """A cache of a format version that this release cannot read: upgrade dataset-rt, or rebuild the cache."""
+    """A format version that this release cannot read: upgrade dataset-rt, or rebuild the cache or export."""
 
 
 class ForkedProcessError(DatasetRTError, RuntimeError):

@@ -7,9 +7,11 @@ Run by the interpreter that `make_env.py` builds, never by the one under test:
      "ratio": 1.0, "max_shard_bytes": 67108864, "num_workers": 2}
     {"do": "read", "paths": [...], "validate": true, "shuffle": false, "seed": 0, "count": null}
     {"do": "metadata", "paths": [...]}
+    {"do": "dump", "paths": [...], "folder": FOLDER, "shuffle": false, "seed": 0, "edit": {...}, "count": null}
+    {"do": "restore", "config": PATH}
 
 Answers are `{"ok": ...}` or `{"error": {"type": ..., "message": ...}}`. Sources are described by the name of a maker
-in `support/sources.py`, so both sides make the same rows.
+in `support/sources.py`, and edits of a table as `support/tables.py` takes them, so both sides make the same rows.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import dataset_rt as drt
-from support import sources, values
+from support import sources, tables, values
 
 
 def open_dataset(request: dict[str, Any]) -> Any:
@@ -63,7 +65,34 @@ def package_version(_: dict[str, Any]) -> str:
     return version("dataset-rt")
 
 
-ACTIONS = {"version": package_version, "write": write, "read": read, "metadata": metadata}
+def dump(request: dict[str, Any]) -> str:
+    dataset = open_dataset(request)
+    if request.get("edit"):
+        dataset.update_metadata(tables.edited(dataset.get_metadata(), request["edit"]))
+    if request.get("count"):
+        dataset.set_epoch_len(request["count"])
+    return str(dataset.dump_config(request["folder"]))
+
+
+def restore(request: dict[str, Any]) -> dict[str, Any]:
+    dataset = drt.CachedDataset.from_config(request["config"])
+    return {
+        "paths": [str(path) for path in dataset.cache_paths],
+        "seed": dataset.reader_config.seed,
+        "shuffle": dataset.reader_config.shuffle,
+        "table": values.plain_table(dataset.get_metadata()),
+        "samples": [values.plain_sample(sample) for sample in dataset],
+    }
+
+
+ACTIONS = {
+    "version": package_version,
+    "write": write,
+    "read": read,
+    "metadata": metadata,
+    "dump": dump,
+    "restore": restore,
+}
 
 
 def main() -> None:

@@ -33,8 +33,12 @@ fn manifests_are_written_again_byte_for_byte() {
 fn a_migrated_manifest_is_the_upgrade_of_the_old_one() {
     for (position, name) in ["shards_none", "shards_lz4"].into_iter().enumerate() {
         let old = Manifest::decode(&read(&golden(&["v2", name, "manifest.json"]))).unwrap();
-        let upgraded = old.upgrade(drt_format::CacheId::new(position as u64));
-        assert_eq!(upgraded.encode(), read(&golden(&["migrated", name, "manifest.json"])), "{name}");
+        let id = drt_format::CacheId::new(position as u64);
+        let migrated = read(&golden(&["migrated", name, "manifest.json"]));
+        assert_eq!(old.upgrade(id).encode(), migrated, "{name}");
+        let text = Manifest::upgrade_text(&read(&golden(&["v2", name, "manifest.json"])), id).unwrap();
+        assert_eq!(text, Some(migrated.clone()), "{name}");
+        assert_eq!(Manifest::upgrade_text(&migrated, drt_format::CacheId::new(7)), Ok(None), "{name}");
     }
 }
 

@@ -1,6 +1,9 @@
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use drt_reader::{CachedDataset, SampleIter};
+use drt_writer::fs::StdFs;
+use drt_writer::{UpgradeStatus, UpgradeTarget, upgrade_manifests};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -96,5 +99,28 @@ impl PyDataset {
     fn update_metadata(&self, py: Python<'_>, columns: &Bound<'_, PyAny>, original: Py<PyAny>) -> PyResult<()> {
         let frame = frame::from_python(columns)?;
         py.detach(|| self.dataset.update_metadata(&frame, Some(Arc::new(original)))).map_err(|error| from_read(&error))
+    }
+
+    /// Give manifests of format 2 the identities that their caches have here: what was done, and which manifest stopped it.
+    #[allow(clippy::type_complexity, reason = "two parts of one answer, taken apart at once")]
+    fn update_manifests(&self, py: Python<'_>) -> (Vec<(PathBuf, u64, &'static str)>, Option<(PathBuf, String)>) {
+        let caches = self.dataset.catalog().caches();
+        let targets: Vec<_> = (caches.iter())
+            .map(|cache| UpgradeTarget { cache: cache.path(), cache_id: cache.id(), opened: cache.manifest() })
+            .collect();
+        let (entries, failure) = match py.detach(|| upgrade_manifests(&StdFs, &targets)) {
+            Ok(entries) => (entries, None),
+            Err(error) => {
+                let message = error.to_string();
+                (error.entries, Some((error.path, message)))
+            }
+        };
+        let status = |status| match status {
+            UpgradeStatus::Updated => "updated",
+            UpgradeStatus::Unchanged => "unchanged",
+            UpgradeStatus::DurabilityUnknown => "durability_unknown",
+        };
+        let entries = entries.into_iter().map(|entry| (entry.path, entry.cache_id.get(), status(entry.status)));
+        (entries.collect(), failure)
     }
 }

@@ -43,6 +43,11 @@ pub trait CacheFs: Send + Sync {
     /// # Errors
     /// The file system's; `AlreadyExists` or `DirectoryNotEmpty` when `to` exists.
     fn rename_exclusive(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Give the file `from` the name `to` in one step; a file that has it is replaced.
+    ///
+    /// # Errors
+    /// The file system's.
+    fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Remove a file.
     ///
     /// # Errors
@@ -117,6 +122,10 @@ impl CacheFs for StdFs {
             }
             outcome => outcome.map_err(io::Error::from),
         }
+    }
+
+    fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

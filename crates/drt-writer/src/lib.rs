@@ -9,10 +9,12 @@ mod pipeline;
 pub mod progress;
 mod publish;
 mod source;
+mod upgrade;
 mod writer;
 
 pub use block::{Payload, SharedPayload};
 pub use config::WriterConfig;
 pub use error::WriteError;
 pub use source::{CacheInput, CacheSource, IterSource, OwnedValue, write_cache};
+pub use upgrade::{UpgradeEntry, UpgradeError, UpgradeFault, UpgradeStatus, UpgradeTarget, upgrade_manifests};
 pub use writer::CacheWriter;

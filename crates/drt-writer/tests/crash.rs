@@ -208,6 +208,10 @@ impl CacheFs for SlowToClose {
         StdFs.rename_exclusive(from, to)
     }
 
+    fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
+        StdFs.rename_over(from, to)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         StdFs.remove_file(path)
     }

@@ -295,6 +295,30 @@ fn a_ratio_keeps_its_text() {
 }
 
 #[test]
+fn an_upgraded_text_keeps_what_no_version_defines() {
+    let mut old = manifest();
+    old["format_version"] = json!(2);
+    old.as_object_mut().unwrap().remove("cache_id");
+    let old = serde_json::to_string_pretty(&old).unwrap();
+    // Unknown keys on every level, numbers that no type of ours holds, a `cache_id` that version 2 does not define, odd layout.
+    let old = old
+        .replace("\"source_name\"", "\"before\": 1.50e+3,   \"cache_id\": [\"junk\"],\n\t\"source_name\"")
+        .replace("\"byte_len\"", "\"nested\": {\"deep\": [123456789012345678901234567890]},\n      \"byte_len\"");
+    let old = format!("{}, \"a \\\"quoted\\\" \\u00e9 key\": null}}", old.trim_end().strip_suffix('}').unwrap());
+    let expected = Manifest::decode(old.as_bytes()).unwrap().upgrade(CacheId::new(4));
+    let new = Manifest::upgrade_text(old.as_bytes(), CacheId::new(4)).unwrap().unwrap();
+    assert_eq!(Manifest::decode(&new), Ok(expected));
+    let new = String::from_utf8(new).unwrap();
+    for kept in
+        ["\"before\": 1.50e+3", "\"deep\": [123456789012345678901234567890]", "\"a \\\"quoted\\\" é key\": null"]
+    {
+        assert!(new.contains(kept), "{kept} in {new}");
+    }
+    assert!(new.starts_with("{\n  \"format_version\": 3,\n  \"cache_id\": 4,\n") && !new.contains("junk"), "{new}");
+    assert!(Manifest::upgrade_text(b"{\"format_version\": 2}", CacheId::new(4)).is_err());
+}
+
+#[test]
 fn extra_keys_cannot_shadow_the_format() {
     let mut decoded = decode(&manifest()).unwrap();
     let bytes = decoded.encode();

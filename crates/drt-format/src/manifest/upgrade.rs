@@ -1,6 +1,7 @@
-//! Version 2 to version 3, as values.
+//! Version 2 to version 3, as values and as text.
 
-use super::Manifest;
+use super::{Manifest, wire};
+use crate::error::FormatError;
 use crate::ids::CacheId;
 use crate::version::FormatVersion;
 
@@ -19,5 +20,22 @@ impl Manifest {
             FormatVersion::V2 => Self { version: FormatVersion::V3, cache_id: Some(cache_id), ..self },
             FormatVersion::V3 => self,
         }
+    }
+
+    /// The same, as the text of a manifest: what the versions have in common, keys that no version defines among it, stays
+    /// letter for letter.
+    ///
+    /// `None` when the text is of version 3 already.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn upgrade_text(text: &[u8], cache_id: CacheId) -> Result<Option<Vec<u8>>, FormatError> {
+        let old = Self::decode(text)?;
+        if old.version == FormatVersion::V3 {
+            return Ok(None);
+        }
+        let new = wire::upgrade(text, cache_id)?;
+        debug_assert_eq!(Self::decode(&new), Ok(old.upgrade(cache_id)));
+        Ok(Some(new))
     }
 }

@@ -85,6 +85,49 @@ fn decode_object<F: Fields>(text: &str, trail: &Trail) -> Result<F::Output, Form
         .map_err(|error| trail.explain(error))
 }
 
+/// The text of a version 2 manifest that was decoded before, made version 3: each value but the version's is copied as it stands.
+pub(super) fn upgrade(text: &[u8], cache_id: CacheId) -> Result<Vec<u8>, FormatError> {
+    let trail = Trail::default();
+    let entries: Entries<'_> = serde_json::from_slice(text).map_err(|error| trail.explain(error))?;
+    let mut upgraded = format!("{{\n  \"format_version\": 3,\n  \"cache_id\": {}", cache_id.get());
+    for (key, value) in entries.0 {
+        // Version 2 defines no `cache_id`, and does not care what stands there.
+        if key != "format_version" && key != "cache_id" {
+            upgraded.push_str(",\n  ");
+            upgraded.push_str(&Value::String(key).to_string());
+            upgraded.push_str(": ");
+            upgraded.push_str(value.get());
+        }
+    }
+    upgraded.push_str("\n}");
+    Ok(upgraded.into_bytes())
+}
+
+/// The keys of an object in their order, each with the text of its value.
+struct Entries<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Entries<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Entries<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(Collect)
+    }
+}
+
 /// Where in the document the visitors are, and what they have against it.
 #[derive(Default)]
 struct Trail {

@@ -146,6 +146,11 @@ impl CacheFs for FaultFs {
         StdFs.rename_exclusive(from, to)
     }
 
+    fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step("rename_over", to)?;
+        StdFs.rename_over(from, to)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.step("remove_file", path)?;
         StdFs.remove_file(path)
