@@ -91,6 +91,11 @@ test-rust: .venv/ready ## Run the Rust tests and doc tests
 test-python: build ## Run the Python tests
 	$(PYTHON) -m pytest $(PYTEST_ARGS)
 
+.PHONY: oracle
+oracle: build ## Run the tests that compare with the public package, in an environment made on first use
+	$(PYTHON) tests/oracle/make_env.py
+	DRT_NO_ORACLE= $(PYTHON) -m pytest -m oracle $(PYTEST_ARGS)
+
 .PHONY: lint lint-rust lint-python
 lint: lint-rust lint-python ## Check format, lints and types
 

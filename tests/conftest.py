@@ -46,7 +46,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "oracle" in getattr(item, "fixturenames", ()):
+        if "oracle_interpreter" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.oracle)
 
 
@@ -67,10 +67,10 @@ def golden() -> Path:
 class Oracle:
     """The public package behind `oracle/oracle_driver.py`."""
 
-    def __init__(self, python: Path) -> None:
+    def __init__(self, interpreter: list[str]) -> None:
         from support.child import Lines
 
-        self._lines = Lines([str(python), "-E", "-u", str(TESTS / "oracle" / "oracle_driver.py")])
+        self._lines = Lines([*interpreter, "-u", str(TESTS / "oracle" / "oracle_driver.py")])
 
     def ask(self, do: str, **request: Any) -> dict[str, Any]:
         """The raw answer: `{"ok": ...}` or `{"error": {"type", "message"}}`."""
@@ -93,8 +93,8 @@ class Oracle:
 
 
 @pytest.fixture(scope="session")
-def oracle() -> Iterator[Oracle]:
-    """The public package 0.4.8 in its own interpreter.
+def oracle_interpreter() -> list[str]:
+    """The command of the interpreter that has the public package 0.4.8.
 
     A machine that cannot build it fails these tests: compatibility that was not checked is not a pass. Set
     DRT_NO_ORACLE=1 to skip them knowingly.
@@ -104,7 +104,13 @@ def oracle() -> Iterator[Oracle]:
     sys.path.insert(0, str(TESTS / "oracle"))
     from make_env import ensure_env
 
-    running = Oracle(ensure_env())
+    return [str(ensure_env()), "-E"]  # -E: a PYTHONPATH that leads to our library must not lead the oracle there
+
+
+@pytest.fixture(scope="session")
+def oracle(oracle_interpreter: list[str]) -> Iterator[Oracle]:
+    """The public package 0.4.8 in its own interpreter, as a service."""
+    running = Oracle(oracle_interpreter)
     assert running("version") == "0.4.8"
     yield running
     running.close()

@@ -117,9 +117,11 @@ class DatasetRuntime:
 
         Raises:
             InvalidInputError: As in `write_cache`.
+            OverflowError: The seed is outside 0 to 2**64 - 1 (nothing is written then).
         """
         from dataset_rt._results import CacheSourcesDatasetError, CacheSourcesDatasetSuccess, CacheWriteSuccess
 
+        _check_reader_config(reader_config)
         config = _writer_config(writer_config)
         jobs = _name_sources(sources)
         _check_names(jobs)
@@ -292,9 +294,13 @@ def _writer_config(config: WriterConfig | None) -> WriterConfig:
 
 
 def _base_folder(path: object) -> Path:
-    if not isinstance(path, (str, Path)):
+    if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path must be str or Path; got {type(path).__name__}")
-    return Path(path)
+    return Path(cast("str | os.PathLike[str]", path))
+
+
+_UNLISTED: tuple[type, ...] = (tuple, set, frozenset, Iterator)
+"""What several sources may have been put into by someone who forgot that only a list will do."""
 
 
 def _name_sources(sources: object) -> list[WriteJob]:
@@ -306,7 +312,7 @@ def _name_sources(sources: object) -> list[WriteJob]:
         try:
             name: object = getattr(source, "name")  # noqa: B009 - an object that may have anything
         except Exception as error:
-            hint = "; pass several sources in a list" if isinstance(source, (tuple, set, frozenset, Iterator)) else ""
+            hint = "; pass several sources in a list" if isinstance(source, _UNLISTED) else ""
             why = f"the source has no usable name: {type(error).__name__}: {error}{hint}"
             problem = InvalidInputError(why, kind="invalid-name")
             problem.__cause__ = error

@@ -20,6 +20,11 @@ path = Path(ARGS["path"])
 runtime = drt.runtime(2)
 dataset = runtime.cached_dataset([path], reader_config=drt.reader_config(io=ARGS["io"]))
 cache_id = dataset.get_item(*drt.pairs(dataset)[0]).cache_id
+if ARGS.get("tables"):  # Polars starts threads of its own, which no child has
+    import polars
+    table = dataset.get_metadata()
+    assert table.filter(polars.col("cls") == 1).sort("s").height == 67
+    dataset.update_metadata(table)
 iterator = iter(dataset)
 next(iterator)
 wanted = list(range(200))
@@ -76,6 +81,16 @@ def test_a_forked_child_works_or_raises(base: Path, action: str, io: str) -> Non
     answer, parent_is_unharmed = run_script(SCRIPT, {"path": str(path), "action": action, "io": io})
     assert answer == "right" or answer.startswith("error "), answer
     assert action not in ("length", "new runtime", "leave") or answer == "right", answer
+    assert parent_is_unharmed
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("io", subject.IO_MODES)
+@pytest.mark.parametrize("action", ["iterate", "continue", "get_item", "length", "new runtime"])
+def test_a_forked_child_of_a_parent_that_used_tables_works_or_raises(base: Path, action: str, io: str) -> None:
+    path = subject.write(base, "a", mini(200))
+    answer, parent_is_unharmed = run_script(SCRIPT, {"path": str(path), "action": action, "io": io, "tables": True})
+    assert answer == "right" or answer.startswith("error "), answer
     assert parent_is_unharmed
 
 

@@ -116,6 +116,23 @@ report([opened, anonymous() - before])
     assert read < 12_000_000
 
 
+@pytest.mark.parametrize("algo", ["none", "lz4"])
+def test_a_fast_source_is_not_pulled_far_ahead_of_the_disk(base: Path, algo: str) -> None:
+    """400 payloads of 1 MiB: what waits between source and disk is far less than what was yielded."""
+    script = (
+        WATCH
+        + """
+from support import sources
+drt.write(Path(ARGS["base"]), "small", sources.mini(10), algo=ARGS["algo"])
+payload = sources.noise("fast", 1 << 20)
+before, watch = anonymous(), Peak()
+drt.write(Path(ARGS["base"]), "a", ((payload[i:] + payload[:i], {"i": i}) for i in range(400)), algo=ARGS["algo"])
+report(watch.stop() - before)
+"""
+    )
+    assert run_script(script, {"base": str(base), "algo": algo}) < 100 << 20
+
+
 @pytest.mark.ours
 def test_writing_does_not_hold_a_copy_of_the_metadata_per_row(base: Path) -> None:
     """300,000 rows of three fields: columns take about 30 bytes a row, Python objects would take 400."""

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from support import drt as subject
 from support import values
+from support.child import run_script
 from support.sources import ListSource, mini, ten_rows
 
 pytestmark = pytest.mark.quick
@@ -175,6 +176,17 @@ def test_dropped_iterators_leave_nothing(base: Path, algo: str, io: str) -> None
 
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_runtime_starts_its_threads_when_it_is_made() -> None:
+    script = """
+import os
+from support import drt
+before = len(os.listdir("/proc/self/task"))
+runtime = drt.runtime(7)
+report(len(os.listdir("/proc/self/task")) - before)
+"""
+    assert run_script(script) >= 7
 
 
 def test_threads_and_files_end_with_the_last_user_of_a_runtime(base: Path) -> None:

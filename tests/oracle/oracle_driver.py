@@ -60,6 +60,11 @@ def metadata(request: dict[str, Any]) -> dict[str, Any]:
     return values.plain_table(open_dataset(request).get_metadata())
 
 
+def package_version(_: dict[str, Any]) -> str:
+    assert not hasattr(drt, "__version__"), f"the library under test was imported instead: {drt.__file__}"
+    return version("dataset-rt")
+
+
 def dump(request: dict[str, Any]) -> str:
     dataset = open_dataset(request)
     if request.get("edit"):
@@ -81,7 +86,7 @@ def restore(request: dict[str, Any]) -> dict[str, Any]:
 
 
 ACTIONS = {
-    "version": lambda request: version("dataset-rt"),
+    "version": package_version,
     "write": write,
     "read": read,
     "metadata": metadata,

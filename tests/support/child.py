@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,10 @@ def prelude(limit: int = HANG_SECONDS) -> str:
     return _PRELUDE.format(limit=limit, paths=[str(TESTS), str(TESTS / "spec")])
 
 
-def script_command(body: str, args: dict[str, Any] | None = None, *, limit: int = HANG_SECONDS) -> list[str]:
-    return [sys.executable, "-u", "-c", prelude(limit) + body, json.dumps(args or {})]
+def script_command(
+    body: str, args: dict[str, Any] | None = None, *, limit: int = HANG_SECONDS, interpreter: Sequence[str] = (sys.executable,)
+) -> list[str]:
+    return [*interpreter, "-u", "-c", prelude(limit) + body, json.dumps(args or {})]
 
 
 def start_script(body: str, args: dict[str, Any] | None = None, **options: Any) -> subprocess.Popen[str]:
@@ -61,16 +64,24 @@ def read_report(process: subprocess.Popen[str]) -> Any:
     raise ChildDied(f"child ended with status {process.returncode} and no report:\n{(stderr or '')[-3000:]}")
 
 
-def run_script(body: str, args: dict[str, Any] | None = None, *, limit: int = HANG_SECONDS, **options: Any) -> Any:
-    """Run a script to its end and return its last report.
+def run_script(
+    body: str,
+    args: dict[str, Any] | None = None,
+    *,
+    limit: int = HANG_SECONDS,
+    interpreter: Sequence[str] = (sys.executable,),
+    **options: Any,
+) -> Any:
+    """Run a script to its end, by default with the interpreter under test, and return its last report.
 
     Raises:
         ChildDied: It crashed, ran past `limit` seconds, or reported nothing.
     """
     try:
         done = subprocess.run(
-            script_command(body, args, limit=limit), capture_output=True, text=True, timeout=limit + 30, check=False, **options
-        )
+            script_command(body, args, limit=limit, interpreter=interpreter),
+            capture_output=True, text=True, timeout=limit + 30, check=False, **options,
+        )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise ChildDied(f"child was still running after {limit + 30} s") from error
     reports = [line for line in done.stdout.splitlines() if line.startswith("@report ")]

@@ -78,6 +78,12 @@ def test_seed_is_coerced_as_pydantic_does(given: Any, kept: int) -> None:
     assert drt.ReaderConfig(seed=given).seed == kept
 
 
+@pytest.mark.parametrize(("given", "kept"), [("no", False), (1, True), ("on", True)])
+def test_switches_are_coerced_as_pydantic_does(given: Any, kept: bool) -> None:
+    assert drt.WriterConfig(show_progress=given, validate_cache=given).show_progress is kept
+    assert drt.ReaderConfig(seed=1, shuffle=given).shuffle is kept
+
+
 def test_compression_may_be_given_as_a_dict() -> None:
     config = drt.WriterConfig(shard_compression={"algo": "lz4", "ratio": 3.0})
     assert config.shard_compression == drt.ShardCompression(algo="lz4", ratio=3.0)
@@ -127,6 +133,16 @@ def test_only_a_reader_config_is_one(base: Path, config: Any) -> None:
 
 
 @pytest.mark.ours
+@pytest.mark.parametrize(("config", "error"), [({"seed": 1}, TypeError), (drt.ReaderConfig(seed=-1), OverflowError)])
+def test_caches_are_not_written_for_a_reader_config_that_cannot_open_them(base: Path, config: Any, error: Any) -> None:
+    with pytest.raises(error):
+        subject.runtime().from_cache_sources(
+            ListSource("a", ten_rows()), base, reader_config=config, writer_config=subject.writer_config()
+        )
+    assert list(base.iterdir()) == []
+
+
+@pytest.mark.ours
 @pytest.mark.parametrize("config", [{}, drt.ReaderConfig(seed=1)])
 def test_only_a_writer_config_is_one(base: Path, config: Any) -> None:
     with pytest.raises(TypeError, match="writer_config must be a WriterConfig"):
@@ -155,6 +171,14 @@ def test_compression_that_makes_no_sense_is_refused_before_anything_is_written(b
     with pytest.raises(ValueError):
         config = drt.WriterConfig(shard_compression=compression, show_progress=False)
         subject.runtime().write_cache(ListSource("a", ten_rows()), base, writer_config=config)
+    assert not (base / "a").exists() and subject.leftovers(base) == []
+
+
+def test_a_shard_size_beyond_64_bits_writes_nothing(base: Path) -> None:
+    with pytest.raises((ValueError, RuntimeError)) as caught:
+        subject.write_results(base, ListSource("a", ten_rows()), max_shard_bytes=2**64)
+    if subject.IS_OURS:
+        assert isinstance(caught.value, drt.InvalidInputError) and "max_shard_bytes" in str(caught.value)
     assert not (base / "a").exists() and subject.leftovers(base) == []
 
 

@@ -248,6 +248,21 @@ def test_datasets_of_one_runtime_do_not_share_cursors(base: Path) -> None:
     assert (subject.ids(first), subject.ids(second), subject.ids(first)) == ([0, 1], [0, 1, 2], [2, 3])
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_pass_over_another_dataset_in_mid_epoch_disturbs_neither(base: Path, shuffle: bool) -> None:
+    runtime = subject.runtime()
+    paths = {name: subject.write(base, name, mini(count)) for name, count in (("train", 500), ("validation", 50))}
+
+    def opened(name: str) -> Any:
+        return runtime.cached_dataset([paths[name]], reader_config=subject.reader_config(shuffle=shuffle, seed=4))
+
+    alone = {name: subject.ids(opened(name)) for name in paths}
+    train, validation = iter(opened("train")), opened("validation")
+    seen = [next(train).sample_id for _ in range(40)]
+    assert subject.ids(validation) == alone["validation"]
+    assert seen + subject.ids(train) == alone["train"]
+
+
 def test_shuffled_draws_come_with_replacement_from_the_whole_table(base: Path) -> None:
     dataset = with_length(subject.open_dataset(subject.write(base, "a", ten_rows()), shuffle=True, seed=1), 400)
     drawn = subject.ids(dataset)

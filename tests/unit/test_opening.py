@@ -278,6 +278,50 @@ def test_a_damaged_cache_is_not_reused_when_validation_is_asked_for(base: Path) 
     assert subject.ids(result.dataset) == [0, 1, 2]
 
 
+def test_caches_stand_in_the_order_of_their_sources(base: Path) -> None:
+    subject.write(base, "b", ten_rows(2))
+    result = from_sources(base, [ListSource(name, ten_rows(3)) for name in ("c", "b", "a")])
+    assert [each.source_name for each in result.results] == ["c", "b", "a"]
+    assert result.dataset.cache_paths == [base / name for name in ("c", "b", "a")]
+    assert subject.ids(result.dataset) == [0, 1, 2, 0, 1, 0, 1, 2]
+
+
+def spoil_manifest(path: Path) -> None:
+    (path / "manifest.json").write_text("{")
+
+
+def spoil_payload(path: Path) -> None:
+    flip_byte(path / "shards" / "000000.bin", -1)
+
+
+def other_columns(path: Path) -> None:
+    shutil.rmtree(path)
+    subject.write(path.parent, path.name, [(b"", {"other": "x"})])
+
+
+def other_identity(path: Path) -> None:
+    shutil.rmtree(path)
+    shutil.copytree(path.parent / "a", path)
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("spoil", [spoil_manifest, spoil_payload, other_columns, other_identity])
+def test_a_cache_that_cannot_be_opened_is_a_result_and_no_exception(base: Path, spoil: Any) -> None:
+    for name in "ab":
+        subject.write(base, name, ten_rows(2))
+    spoil(base / "b")
+    result = subject.runtime().from_cache_sources(
+        [ListSource(name, ten_rows(2)) for name in ("a", "b", "c")], base,
+        reader_config=subject.reader_config(validate=True), writer_config=subject.writer_config(),
+    )  # fmt: skip
+    assert isinstance(result, drt.CacheSourcesDatasetSuccess)
+    assert [type(each) for each in result.results] == [
+        drt.CacheWriteSuccess, drt.CacheWriteError, drt.CacheWriteSuccess
+    ]  # fmt: skip
+    assert str(base / "b") in result.results[1].message
+    assert result.dataset.cache_paths == [base / "a", base / "c"] and subject.ids(result.dataset) == [0, 1, 0, 1]
+
+
 def test_two_sources_of_one_name_are_refused(base: Path) -> None:
     source = CountingSource("a", ten_rows(2))
     with pytest.raises(subject.InvalidInput):

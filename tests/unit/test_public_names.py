@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,18 @@ def test_results_are_named_tuples_with_these_fields(name: str, fields: tuple[str
     kind = getattr(drt, name)
     assert issubclass(kind, tuple)
     assert kind._fields == fields
+
+
+@pytest.mark.parametrize("name", ["CacheWrite", "CacheSourcesDataset"])
+def test_results_are_a_success_or_an_error(name: str) -> None:
+    kinds = typing.get_args(getattr(drt, f"{name}Result"))
+    assert kinds == (getattr(drt, f"{name}Success"), getattr(drt, f"{name}Error"))
+
+
+def test_a_source_is_known_by_its_shape_and_not_by_its_class() -> None:
+    assert typing.is_protocol(drt.CacheSource) if hasattr(typing, "is_protocol") else drt.CacheSource._is_protocol
+    with pytest.raises(TypeError):
+        isinstance([], drt.CacheSource)
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,20 @@ def test_exception_of_a_source_is_reported_with_the_row_it_came_at(base: Path) -
     check_message(subject.write_error(base, "src", rows()), ["KeyError", "some key"])
 
 
+@pytest.mark.ours
+def test_exception_of_a_source_is_the_cause_of_its_result(base: Path) -> None:
+    raised = KeyError("some key")
+
+    def rows() -> Iterator[Any]:
+        yield good(0)
+        raise raised
+
+    (result,) = subject.write_results(base, ListSource("src", rows()))
+    assert type(result.exception) is drt.SourceError and result.exception.kind == "source-raised"
+    assert result.exception.__cause__ is raised
+    assert "rows" in [frame.name for frame in traceback.extract_tb(raised.__traceback__)]
+
+
 def test_exception_from_starting_a_source_is_an_error_result(base: Path) -> None:
     class Broken:
         name = "src"
@@ -260,8 +275,9 @@ def test_an_occupied_name_is_an_error_result_and_is_left_alone(base: Path, occup
         assert [sample.data for sample in subject.open_dataset(target)] == [b"old"]
 
 
-def test_a_tuple_of_sources_is_taken_for_one_source(base: Path) -> None:
-    (result,) = subject.write_results(base, (named("a"), named("b")))
+@pytest.mark.parametrize("wrap", [tuple, iter, lambda listed: (source for source in listed), frozenset])
+def test_only_a_list_is_several_sources(base: Path, wrap: Any) -> None:
+    (result,) = subject.write_results(base, wrap([named("a"), named("b")]))
     assert isinstance(result, drt.CacheWriteError) and result.source_name == "source[0]"
     if subject.IS_OURS:
         assert "pass several sources in a list" in result.message

@@ -9,7 +9,7 @@ import json
 import types
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import dataset_rt as drt
@@ -191,7 +191,15 @@ def test_the_base_folder_is_made_when_missing(tmp_path: Path) -> None:
     assert path.is_dir()
 
 
-@pytest.mark.parametrize("form", [str, Path])
+class PathOfAnotherLibrary:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __fspath__(self) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize("form", [str, Path, PurePosixPath, PathOfAnotherLibrary])
 def test_result_path_keeps_the_callers_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Any) -> None:
     monkeypatch.chdir(tmp_path)
     (result,) = subject.write_results(form("some/base"), sources.ListSource("a", sources.ten_rows(2)))
