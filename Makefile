@@ -138,8 +138,19 @@ pythons: .venv/ready ## Run the quick tests on the other supported Pythons that 
 	  echo "fewer than $(MIN_PYTHONS) versions; set MIN_PYTHONS to accept that" >&2; exit 1; \
 	fi
 
+.PHONY: docs
+docs: build .venv/docs-ready ## Build the documentation into site/; any warning, broken link or missing docstring fails
+	@rm -rf site
+	$(PYTHON) -m sphinx -q -W --keep-going -b html -c docs/sphinx -d site/.doctrees . site
+	@rm -rf site/.doctrees
+	@echo "open site/index.html"
+
+.venv/docs-ready: .venv/ready
+	"$(UV)" pip install --python $(PYTHON) -r pyproject.toml --extra docs
+	@touch $@
+
 .PHONY: ci
-ci: lint test pythons ## What CI runs: lint, test, pythons
+ci: lint test pythons docs ## What CI runs: lint, test, pythons, docs
 
 .PHONY: golden
 golden: .venv/ready ## Decode the golden caches with a decoder of their own
@@ -165,5 +176,5 @@ hooks: .venv/ready ## Have git run the checks before each commit and push
 
 .PHONY: clean
 clean: ## Remove environments, wheels and caches of tools (cargo clean removes what Rust compiled)
-	rm -rf .venv .venv-* dist .hypothesis .mypy_cache .pytest_cache .ruff_cache python/dataset_rt/*.so
+	rm -rf .venv .venv-* dist site .hypothesis .mypy_cache .pytest_cache .ruff_cache python/dataset_rt/*.so
 	find python tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +

@@ -101,8 +101,13 @@ class ReaderConfig(BaseModel):
 
 
 DEFAULT_SHARD_COMPRESSION = ShardCompression()
+"""Payloads as they are."""
+
 DEFAULT_WRITER_PROFILER_CONFIG = WriterProfilerConfig()
+"""No profile."""
+
 DEFAULT_WRITER_CONFIG = WriterConfig()
+"""What a write does when it is not told otherwise."""
 
 for _public in (ShardCompression, WriterProfilerConfig, WriterConfig, ReaderConfig):
     _public.__module__ = "dataset_rt.api"

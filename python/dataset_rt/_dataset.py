@@ -284,11 +284,26 @@ class CachedDataset:
         return Err(ManifestUpdateError(path, message, entries))
 
     def samples_metadata(self) -> pl.DataFrame:
-        """Return the active table: an older name of `get_metadata`."""
+        """Return the active table: an older name of `get_metadata`.
+
+        Returns:
+            As `get_metadata`.
+
+        Raises:
+            CorruptCacheError: As `get_metadata`.
+        """
         return self.get_metadata()
 
     def set_samples_metadata(self, metadata: pl.DataFrame) -> None:
-        """Make another table active: an older name of `update_metadata`."""
+        """Make another table active: an older name of `update_metadata`.
+
+        Args:
+            metadata: As in `update_metadata`.
+
+        Raises:
+            TypeError: It is not a Polars DataFrame.
+            InvalidInputError: It was refused; the dataset is as it was.
+        """
         self.update_metadata(metadata)
 
 

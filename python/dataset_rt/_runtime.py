@@ -79,6 +79,7 @@ class DatasetRuntime:
             One `CacheWriteSuccess` or `CacheWriteError` per source, in their order.
 
         Raises:
+            TypeError: `path` is no path, or `writer_config` is not a WriterConfig.
             InvalidInputError: The configuration cannot be used, here or at all, or two sources have one name (nothing is
                 written then).
             KeyboardInterrupt: And any other exception that is not an `Exception`: a source's or a signal's, unchanged; a copy
@@ -116,8 +117,10 @@ class DatasetRuntime:
             result per source; a cache that cannot be opened with the others is an error there.
 
         Raises:
+            TypeError: `path` is no path, or a configuration is of another class.
             InvalidInputError: As in `write_cache`.
             OverflowError: The seed is outside 0 to 2**64 - 1 (nothing is written then).
+            KeyboardInterrupt: As in `write_cache`.
         """
         from dataset_rt._results import CacheSourcesDatasetError, CacheSourcesDatasetSuccess, CacheWriteSuccess
 
@@ -149,14 +152,15 @@ class DatasetRuntime:
         `reader_config.validate_cache` also the checksum of every file.
 
         Args:
-            paths: The caches' folders. For caches of format 2 their order gives the `cache_id`s.
+            paths: The caches' folders. For caches of format 2 their order gives each its `cache_id`.
             reader_config: How to open and draw.
 
         Returns:
             The dataset, with every sample active.
 
         Raises:
-            InvalidInputError: No paths; two caches with one identity; different metadata columns.
+            TypeError: `reader_config` is not a ReaderConfig.
+            InvalidInputError: No paths, or one path outside a list; two caches with one identity; different metadata columns.
             CacheNotFoundError: A path has no cache.
             CorruptCacheError: A cache's files contradict each other.
             UnsupportedVersionError: A cache of another format version.
