@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _ID_COLUMNS = ("cache_id", "sample_id")
 _WEIGHT = "weight"
+_SHOWN_COLUMNS = 20
+_SHOWN_CHARACTERS = 40
 _MAX_EPOCH_LEN = 2**63 - 1
 
 
@@ -32,7 +34,7 @@ class CachedDataset:
     """
 
     _runtime: DatasetRuntime
-    _native: NativeDataset
+    _handle: NativeDataset | None
     _cache_paths: list[Path]
     _origins: list[_export.Origin]
     _reader_config: ReaderConfig
@@ -80,7 +82,7 @@ class CachedDataset:
     ) -> Self:
         dataset = cls.__new__(cls)
         dataset._runtime = runtime
-        dataset._native = native
+        dataset._handle = native
         dataset._cache_paths = cache_paths
         dataset._origins = [_export.origin_of(path) for path in cache_paths]
         dataset._reader_config = reader_config
@@ -96,12 +98,47 @@ class CachedDataset:
         """The configuration that the dataset was opened with."""
         return self._reader_config
 
-    def __repr__(self) -> str:
-        config = self._reader_config
-        columns = ", ".join(f"{name}: {kind}" for name, kind in self._native.schema)
+    @property
+    def _native(self) -> NativeDataset:
+        if self._handle is None:
+            raise InvalidInputError("this CachedDataset is closed; open the caches again", kind="closed")
+        return self._handle
+
+    def close(self) -> None:
+        """Let go of files and memory. Iterators and tables taken before stay usable; closing again does nothing."""
+        self._handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """What a person wants to know first, from what is in memory anyway."""
+        config, count = self._reader_config, len(self._cache_paths)
+        caches = "1 cache" if count == 1 else f"{count} caches"
+        if self._handle is None:
+            return [("caches", caches), ("state", "closed")]
+        columns = [f"{_shown(name)}: {kind}" for name, kind in self._handle.schema]
+        if len(columns) > _SHOWN_COLUMNS:
+            columns[_SHOWN_COLUMNS:] = [f"and {len(columns) - _SHOWN_COLUMNS} more"]
         order = f"shuffled, seed {config.seed}" if config.shuffle else "in table order"
-        caches = "1 cache" if len(self._cache_paths) == 1 else f"{len(self._cache_paths)} caches"
-        return f"CachedDataset({caches}, epoch of {len(self)} samples {order}, metadata {{{columns}}})"
+        return [
+            ("caches", caches),
+            ("epoch", f"epoch of {len(self)} samples {order}"),
+            ("metadata", f"metadata {{{', '.join(columns)}}}"),
+        ]
+
+    def __repr__(self) -> str:
+        return f"CachedDataset({', '.join(text for _, text in self._summary())})"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        import html
+
+        rows = "".join(f"<tr><td>{html.escape(text)}</td></tr>" for _, text in self._summary())
+        return f"<table><thead><tr><th>CachedDataset</th></tr></thead><tbody>{rows}</tbody></table>"
 
     def __reduce__(self) -> str | tuple[object, ...]:
         raise TypeError("a CachedDataset uses threads and files of this process and cannot be pickled; open it in each process")
@@ -316,6 +353,12 @@ class _ActiveFrame:
 
 def _frame(kept: pl.DataFrame | _ActiveFrame) -> pl.DataFrame:
     return kept.frame if isinstance(kept, _ActiveFrame) else kept
+
+
+def _shown(name: str) -> str:
+    """A column's name on one line, whatever is in it."""
+    name = name if len(name) <= _SHOWN_CHARACTERS else name[:_SHOWN_CHARACTERS] + "…"
+    return name if name.isprintable() else repr(name)
 
 
 def _id(value: object, name: str) -> int:

@@ -6,12 +6,14 @@ import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from dataset_rt._native import Progress, Runtime
+from dataset_rt._native import Progress, Runtime, cpu_budget
 from dataset_rt.exceptions import CacheExistsError, DatasetRTError, InvalidInputError
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from dataset_rt._config import ReaderConfig, WriterConfig
     from dataset_rt._dataset import CachedDataset
     from dataset_rt._results import CacheSourcesDatasetResult, CacheWriteError, CacheWriteResult
@@ -24,31 +26,54 @@ class DatasetRuntime:
     """A fixed pool of native threads, and the operations that run on it.
 
     Make one per process. Datasets and iterators keep the threads alive that they need; the threads end when the runtime and all
-    of those are gone.
+    of those are closed or gone. As a context manager it is closed at the end of the block.
     """
 
-    def __init__(self, *, num_workers: int) -> None:
+    _handle: Runtime | None
+
+    def __init__(self, *, num_workers: int | Literal["auto"] = "auto") -> None:
         """Start the threads.
 
         Args:
-            num_workers: How many, at least 1. It is never changed or guessed.
+            num_workers: How many, at least 1, for the runtime's whole life. `"auto"` is one for each processor that the process
+                may use: those it may run on (its affinity), and no more than its control group pays for.
 
         Raises:
-            TypeError: `num_workers` is not an integer.
+            TypeError: `num_workers` is neither an integer nor `"auto"`.
             InvalidInputError: It is 0 (also a ValueError).
             OverflowError: It is negative or beyond 64 bits.
         """
-        if not 0 <= operator.index(num_workers) <= _MAX_U64:
+        self._handle = None
+        count = cpu_budget() if num_workers == "auto" else operator.index(num_workers)
+        if not 0 <= count <= _MAX_U64:
             raise OverflowError(f"num_workers must be 1 to 2**64 - 1; got {num_workers}")
-        self._native = Runtime(num_workers=num_workers)
+        self._handle = Runtime(num_workers=count)
+        self._num_workers = self._handle.num_workers
 
     @property
     def num_workers(self) -> int:
         """The number of threads."""
-        return self._native.num_workers
+        return self._num_workers
+
+    @property
+    def _native(self) -> Runtime:
+        if self._handle is None:
+            raise InvalidInputError("this DatasetRuntime is closed; make another one", kind="closed")
+        return self._handle
+
+    def close(self) -> None:
+        """Let go of the threads. Datasets and iterators made before keep theirs; closing again does nothing."""
+        self._handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
-        return f"DatasetRuntime(num_workers={self.num_workers})"
+        closed = ", closed" if self._handle is None else ""
+        return f"DatasetRuntime(num_workers={self.num_workers}{closed})"
 
     def __reduce__(self) -> str | tuple[object, ...]:
         raise TypeError("a DatasetRuntime owns threads of this process and cannot be pickled; make one in each process")

@@ -15,6 +15,7 @@ ERROR_KINDS: Final[dict[str, str]] = {
     "invalid-config": "InvalidInputError",
     "invalid-name": "InvalidInputError",
     "duplicate-name": "InvalidInputError",
+    "closed": "InvalidInputError",
     "no-caches": "InvalidInputError",
     "not-a-cache": "CacheNotFoundError",
     "cache-not-found": "CacheNotFoundError",

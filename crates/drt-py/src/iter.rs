@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use drt_reader::{Block, SampleIter};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::error::{ITERATOR_IN_USE, from_read, raise};
 use crate::portion::{Portion, wait};
@@ -93,6 +94,21 @@ impl PySampleIterator {
             state.finish();
         }
         outcome
+    }
+
+    /// Give nothing more, and let go of what was prepared. Closing again does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.lock(py)?.finish();
+        Ok(())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
     }
 
     /// Samples left, for `list` and its like.

@@ -8,7 +8,7 @@ use drt_format::{MetadataKind, MetadataValue};
 use drt_runtime::WorkerPool;
 use drt_writer::progress::ProgressSink;
 use drt_writer::{CacheWriter, Payload, WriteError, WriterConfig};
-use pyo3::exceptions::{PyException, PyOverflowError};
+use pyo3::exceptions::{PyException, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::PyOnceLock;
@@ -294,6 +294,8 @@ impl Refusal {
                 format!("is {value}, an integer outside -2**63 to 2**63-1; store it as str or float")
             }
             Self::Text => "has characters that UTF-8 cannot hold (lone surrogates)".to_owned(),
+            // An interrupt or an exit is nobody's bad value.
+            Self::Raised(error) if !error.is_instance_of::<PyException>(py) => return error,
             Self::Raised(error) => {
                 let outer = bad_sample(row, format!("metadata field {key:?} cannot be converted: {error}"));
                 outer.set_cause(py, Some(error));
@@ -355,6 +357,19 @@ fn foreign_value<'a>(object: &Bound<'_, PyAny>) -> Result<MetadataValue<'a>, Ref
     if is_numpy && (name == "bool" || name == "bool_") {
         return object.is_truthy().map(MetadataValue::Bool).map_err(Refusal::Raised);
     }
+    // An array without dimensions is one number.
+    if is_numpy && name == "ndarray" && object.getattr("ndim").is_ok_and(|ndim| ndim.eq(0).unwrap_or(false)) {
+        let item = object.call_method0("item").map_err(Refusal::Raised)?;
+        return if let Ok(value) = item.cast::<PyBool>() {
+            Ok(MetadataValue::Bool(value.is_true()))
+        } else if item.is_instance_of::<PyInt>() {
+            integer(&item)
+        } else if let Ok(value) = item.cast::<PyFloat>() {
+            Ok(MetadataValue::Float(value.value()))
+        } else {
+            Err(Refusal::Kind(name))
+        };
+    }
     // These have the methods of numbers, and would lose something by them.
     if is_numpy && (name == "ndarray" || name.starts_with("complex") || name.starts_with("clongdouble")) {
         return Err(Refusal::Kind(name));
@@ -362,8 +377,12 @@ fn foreign_value<'a>(object: &Bound<'_, PyAny>) -> Result<MetadataValue<'a>, Ref
     if has("__index__") {
         static INDEX: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let index = INDEX.import(py, "operator", "index").map_err(Refusal::Raised)?;
-        let value = index.call1((object,)).map_err(Refusal::Raised)?;
-        return integer(&value);
+        match index.call1((object,)) {
+            Ok(value) => return integer(&value),
+            // What has the method for all of its kind, like tensors, refuses it for those that are no integers.
+            Err(error) if error.is_instance_of::<PyTypeError>(py) && has("__float__") => {}
+            Err(error) => return Err(Refusal::Raised(error)),
+        }
     }
     if has("__float__") {
         return object.extract::<f64>().map(MetadataValue::Float).map_err(Refusal::Raised);

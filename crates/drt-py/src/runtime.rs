@@ -96,6 +96,12 @@ impl PyRuntime {
     }
 }
 
+/// Processors that this process may use: those it may run on, and no more than its control group pays for.
+#[pyfunction]
+pub(crate) fn cpu_budget() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// Where a call's progress is told.
 #[pyclass(name = "Progress", module = "dataset_rt._native", frozen)]
 pub(crate) struct PyProgress(Box<dyn ProgressSink>);

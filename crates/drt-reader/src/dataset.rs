@@ -133,7 +133,11 @@ impl CachedDataset {
     /// `Sampler` at the end of the stream, after 2^64 draws.
     pub fn iter(&self) -> Result<SampleIter, ReadError> {
         let mut state = self.state();
-        let start = state.cursor;
+        let mut start = state.cursor;
+        // Table order repeats itself, so there is always a place to go on from.
+        if !self.config.shuffle && start.checked_add(state.epoch_len).is_none() {
+            start %= state.table.num_rows();
+        }
         let end = start.checked_add(state.epoch_len).ok_or(ReadError::StreamExhausted)?;
         state.cursor = end;
         let table = Arc::clone(&state.table);
