@@ -37,7 +37,15 @@ html_copy_source = False
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "README"
-include_patterns = ["*.md", "docs/**", "crates/*/README.md", "tests/README.md", "tests/golden/README.md", "benchmarks/README.md"]
+include_patterns = [
+    "*.md",
+    "docs/**",
+    "crates/*/README.md",
+    "tests/README.md",
+    "tests/contract.md",
+    "tests/golden/README.md",
+    "benchmarks/README.md",
+]
 # What the search for pages need not walk through.
 exclude_patterns = [".*", "target", "site", "dist", "fuzz", "python", "examples", "crates/*/[!R]*", "docs/sphinx"]
 
