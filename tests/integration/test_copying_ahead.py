@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import signal
 import threading
 import tracemalloc
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import dataset_rt as drt
 import pytest
 from support import drt as subject
+from support.child import run_script
 from support.damage import assert_names_the_record, flip, place
 from support.sources import ListSource, noise
 
@@ -154,6 +156,80 @@ def test_a_forked_child_goes_on_without_the_threads(mixtures: Any) -> None:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert first + [sample.data for sample in iterator] == payloads
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("algo", ["none", "lz4"])
+def test_a_child_that_is_forked_while_payloads_are_copied_does_not_wait_for_them(base: Path, algo: str) -> None:
+    size, count = 6_000_000, 8
+    path = subject.write(base, "large", rows([size] * count), algo=algo)
+    dataset = subject.open_dataset(path)
+    wanted = [sample.data for sample in dataset]
+    for _ in range(8):
+        iterator = iter(dataset)
+        assert next(iterator).data == wanted[0]
+        child = os.fork()  # the next payloads are on their way now
+        if child == 0:
+            signal.alarm(60)
+            status = 1
+            try:
+                status = 0 if [sample.data for sample in iterator] == wanted[1:] else 2
+            except drt.ForkedProcessError:
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert [sample.data for sample in iterator] == wanted[1:]
+
+
+@pytest.mark.ours
+def test_a_lack_of_memory_is_an_error_at_its_turn_and_loses_no_sample(base: Path) -> None:
+    sizes = [5000] * 40 + [400_000_000] + [5000] * 40
+    path = subject.write(base, "a", [(bytes(size), {"i": i}) for i, size in enumerate(sizes)])
+    script = """
+import resource
+from support import drt
+dataset = drt.open_dataset(ARGS["path"], io="pread")
+first = next(iter(dataset))
+dataset = drt.open_dataset(ARGS["path"])
+now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now + 250_000_000, resource.RLIM_INFINITY))
+seen, error = [], None
+try:
+    for sample in dataset:
+        seen.append(sample.sample_id)
+except MemoryError:
+    error = "MemoryError"
+report([seen, error])
+"""
+    assert run_script(script, {"path": str(path)}) == [list(range(40)), "MemoryError"]
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.ours
+def test_a_signal_is_heard_at_once_and_not_after_what_is_ahead(base: Path) -> None:
+    path = subject.write(base, "a", rows([40_000] * 300))
+    dataset = subject.open_dataset(path, io="pread", prefetch=64)
+
+    def handler(number: int, frame: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for delay in (0.001, 0.003, 0.01):
+            iterator = iter(dataset)
+            signal.setitimer(signal.ITIMER_REAL, delay)
+            with pytest.raises(Interrupted):
+                while True:
+                    for _ in iterator:
+                        pass
+                    iterator = iter(dataset)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert subject.ids(iter(subject.open_dataset(path))) == list(range(300))
 
 
 @pytest.mark.ours

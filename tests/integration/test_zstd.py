@@ -81,6 +81,20 @@ def test_a_damaged_frame_is_an_error_that_names_the_record(base: Path, row: int)
     assert_names_the_record(caught.value, path, row)
 
 
+def test_a_frame_that_stands_for_more_than_its_shard_has_is_refused(base: Path) -> None:
+    """A few bytes may honestly say that they are gigabytes; the manifest says how many there can be."""
+    path = write(base, "a")
+    manifest = json.loads((path / "manifest.json").read_text())
+    del manifest["drt_record_checksums"]
+    manifest["shards"][0]["uncompressed_byte_len"] = 2_000_000
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    dataset = subject.open_dataset(path)
+    assert dataset.get_item(manifest["cache_id"], 2).data == noise("zstd", 5000)
+    with pytest.raises(drt.CorruptCacheError, match="3000000 bytes") as caught:
+        dataset.get_item(manifest["cache_id"], 3)
+    assert_names_the_record(caught.value, path, 3)
+
+
 @pytest.mark.parametrize("row", [2, 50])
 def test_a_damaged_frame_without_checksums_is_no_crash(base: Path, row: int) -> None:
     """Every byte of a record's frame, in a cache that has nothing but the frame itself to tell."""

@@ -12,7 +12,9 @@ use lz4_flex::block;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe;
 
-use crate::constants::{LZ4_MAX_EXPANSION, LZ4_PREFIX_LEN, ZSTD_DEFAULT_LEVEL, ZSTD_LEVELS, ZSTD_MAX_BLOCK_LEN};
+use crate::constants::{
+    LZ4_MAX_EXPANSION, LZ4_PREFIX_LEN, ZSTD_DEFAULT_LEVEL, ZSTD_LEVELS, ZSTD_MAGIC, ZSTD_MAX_BLOCK_LEN,
+};
 use crate::error::FormatError;
 
 /// How the payloads of a shard are stored.
@@ -192,6 +194,9 @@ fn lz4_parts(stored: &[u8]) -> Result<(usize, &[u8]), FormatError> {
 /// The checked length of a payload stored as a Zstandard frame.
 fn zstd_len(stored: &[u8]) -> Result<usize, FormatError> {
     let damaged = |problem: &str| FormatError::ZstdFrame { problem: problem.to_owned() };
+    if !stored.starts_with(&ZSTD_MAGIC) {
+        return Err(damaged("it does not begin like one"));
+    }
     let declared = match zstd_safe::get_frame_content_size(stored) {
         Ok(Some(declared)) => declared,
         Ok(None) => return Err(damaged("it does not tell the length of its content")),
@@ -464,6 +469,9 @@ mod tests {
                 assert!(decode(CompressionAlgo::Zstd, &good[..end]).is_err(), "{} cut to {end}", payload.len());
             }
             // Another frame, one that is skipped, and bytes of no meaning behind it.
+            for skipped in [&[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0][..], &[]] {
+                assert!(payload_len(CompressionAlgo::Zstd, skipped).is_err());
+            }
             for extra in [&good[..], &[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0], &[0]] {
                 let long = [&good[..], extra].concat();
                 assert!(decode(CompressionAlgo::Zstd, &long).is_err(), "{} + {} bytes", payload.len(), extra.len());

@@ -38,6 +38,9 @@ pub const LZ4_PREFIX_LEN: usize = 4;
 /// No LZ4 block decodes to more than this many bytes for each byte it has.
 pub const LZ4_MAX_EXPANSION: u64 = 255;
 
+/// The first bytes of a Zstandard frame.
+pub const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
 /// Longest content of one block of a Zstandard frame, in bytes; no block is shorter than 4 bytes.
 pub const ZSTD_MAX_BLOCK_LEN: u64 = 128 * 1024;
 

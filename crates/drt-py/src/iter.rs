@@ -48,12 +48,17 @@ impl PySampleIterator {
         Self { builder, state: Mutex::new(state), owner: AtomicUsize::new(0) }
     }
 
-    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
+    fn lock(&self, py: Python<'_>) -> PyResult<Locked<'_>> {
+        let me = thread_number(py);
+        let own = |state| {
+            self.owner.store(me, Ordering::Relaxed);
+            Locked { state, owner: &self.owner }
+        };
         match self.state.try_lock() {
-            Ok(state) => Ok(state),
-            Err(TryLockError::Poisoned(state)) => Ok(state.into_inner()),
+            Ok(state) => Ok(own(state)),
+            Err(TryLockError::Poisoned(state)) => Ok(own(state.into_inner())),
             Err(TryLockError::WouldBlock) => {
-                if self.owner.load(Ordering::Relaxed) == thread_number(py) {
+                if self.owner.load(Ordering::Relaxed) == me {
                     // A destructor that ran while a sample was built came back here.
                     return Err(raise(
                         ITERATOR_IN_USE,
@@ -62,16 +67,29 @@ impl PySampleIterator {
                         None,
                     ));
                 }
-                // Never wait with the interpreter locked: whoever is inside may need it.
-                let state = py.detach(|| Detached(self.state.lock().unwrap_or_else(PoisonError::into_inner)));
-                Ok(state.0)
+                // Never wait with the interpreter locked: whoever is inside may need it. What runs when it is locked again may
+                // come back here as well, so the owner is known before that.
+                let locked = py.detach(|| Detached(own(self.state.lock().unwrap_or_else(PoisonError::into_inner))));
+                Ok(locked.0)
             }
         }
     }
 }
 
+/// The state, and the note of who has it.
+struct Locked<'a> {
+    state: MutexGuard<'a, State>,
+    owner: &'a AtomicUsize,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.owner.store(0, Ordering::Relaxed);
+    }
+}
+
 /// A guard that moves out of a closure which runs on the same thread.
-struct Detached<'a>(MutexGuard<'a, State>);
+struct Detached<'a>(Locked<'a>);
 
 // SAFETY: `Python::detach` asks for `Send` in order to keep Python objects out of the closure. It runs the closure on the
 // calling thread, so the guard is released on the thread that took it.
@@ -85,11 +103,9 @@ impl PySampleIterator {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let mut guard = self.lock(py)?;
-        let state = &mut *guard;
-        self.owner.store(thread_number(py), Ordering::Relaxed);
+        let mut locked = self.lock(py)?;
+        let state = &mut *locked.state;
         let outcome = state.next(py, &self.builder);
-        self.owner.store(0, Ordering::Relaxed);
         if outcome.is_err() {
             state.finish();
         }
@@ -98,7 +114,7 @@ impl PySampleIterator {
 
     /// Give nothing more, and let go of what was prepared. Closing again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.lock(py)?.finish();
+        self.lock(py)?.state.finish();
         Ok(())
     }
 
@@ -113,7 +129,8 @@ impl PySampleIterator {
 
     /// Samples left, for `list` and its like.
     fn __length_hint__(&self, py: Python<'_>) -> PyResult<u64> {
-        let state = self.lock(py)?;
+        let locked = self.lock(py)?;
+        let state = &*locked.state;
         let portions = std::iter::once(&state.current).chain(&state.ahead);
         let prepared = portions.map(Portion::len).sum::<usize>() + state.block.len() - state.cut;
         Ok(state.samples.remaining() + prepared as u64)
@@ -146,34 +163,33 @@ impl State {
         };
         self.current = next;
         if self.current.is_large() {
-            self.copy_ahead(py);
+            self.copy_ahead(py)?;
         }
         self.current.finish_copying(py)?;
         Ok(true)
     }
 
     /// Have portions beyond the current one copied, as many as there are threads, within the bounds of `prefetch_size`.
-    fn copy_ahead(&mut self, py: Python<'_>) {
+    fn copy_ahead(&mut self, py: Python<'_>) -> PyResult<()> {
         let mut num_ahead = self.ahead.iter().map(Portion::len).sum::<usize>();
-        while self.end.is_none() && self.ahead.len() < self.samples.pool().num_workers() {
-            let outcome = self.cut_portion(py).and_then(|portion| {
-                let Some(mut portion) = portion else { return Ok(false) };
-                num_ahead += portion.len();
-                let more = portion.is_large() && num_ahead < self.samples.prefetch_size();
-                portion.copy_ahead(py, self.samples.pool())?;
-                self.ahead.push_back(portion);
-                Ok(more)
-            });
-            match outcome {
-                Ok(true) => {}
-                Ok(false) => break,
-                // It is raised after the samples that come before it.
-                Err(error) => self.end = Some(error),
+        while self.ahead.len() < self.samples.pool().num_workers() && num_ahead < self.samples.prefetch_size() {
+            let Some(mut portion) = self.cut_portion(py)? else { break };
+            num_ahead += portion.len();
+            // Where there is no memory for what comes later, each payload is read in its turn.
+            let is_ahead = portion.is_large() && portion.copy_ahead(py, self.samples.pool()).is_ok();
+            self.ahead.push_back(portion);
+            if !is_ahead {
+                break;
             }
         }
+        Ok(())
     }
 
-    /// The next portion, from the block at hand or the next one; `None` after the last.
+    /// The next portion, from the block at hand or the next one; `None` after the last, with the reason in `end` if it is not
+    /// simply the last.
+    ///
+    /// # Errors
+    /// What a signal handler raised, and nothing else: that is nobody's turn.
     fn cut_portion(&mut self, py: Python<'_>) -> PyResult<Option<Portion>> {
         if self.cut == self.block.len() && (self.end.is_some() || !self.next_block(py)?) {
             return Ok(None);
@@ -194,10 +210,20 @@ impl State {
         }
         let filled = Arc::get_mut(block).expect("made just now, or found to be nobody else's");
         let outcome = wait(py, |stop| samples.next_block(filled, stop));
-        let outcome = outcome.and_then(|more| more.map_err(|error| from_read(&error)));
         // Without a new block the old one stays, and has been cut to its end.
-        self.cut = if let Ok(true) = outcome { 0 } else { self.block.len() };
-        outcome
+        self.cut = self.block.len();
+        match outcome? {
+            Ok(true) => {
+                self.cut = 0;
+                Ok(true)
+            }
+            Ok(false) => Ok(false),
+            Err(error) => {
+                // It is raised after the samples that come before it.
+                self.end = Some(from_read(&error));
+                Ok(false)
+            }
+        }
     }
 
     /// Give nothing more.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drt_reader::{Block, ReadError};
-use drt_runtime::{OfferedJob, WorkerPool};
+use drt_runtime::{OfferedJob, PoolError, WorkerPool};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -50,7 +50,7 @@ impl UnseenBytes {
 
     fn content(&mut self) -> &mut [u8] {
         // SAFETY: the memory has `len` bytes and lives as long as `self`, and nobody else reads or writes it (see above).
-        // CPython has not set it: it is only ever written through this slice, and `u8` has no invalid values.
+        // CPython has not set it: whoever gets this slice fills all of it, or fails and the object is never handed out.
         unsafe { std::slice::from_raw_parts_mut(self.content.as_ptr(), self.len) }
     }
 }
@@ -171,11 +171,16 @@ impl Portion {
                 match job.finish(STEP) {
                     None if stop() => return Err(ReadError::Interrupted),
                     None => {}
-                    Some(payloads) => return Ok(payloads?),
+                    // The thread that had it stayed in the parent.
+                    Some(Err(PoolError::Forked { .. })) => return Ok(None),
+                    Some(payloads) => return Ok(Some(payloads?)),
                 }
             }
         })?;
-        self.payloads = Payload::There(payloads.map_err(|error| from_read(&error))?.into_iter());
+        self.payloads = match payloads.map_err(|error| from_read(&error))? {
+            Some(payloads) => Payload::There(payloads.into_iter()),
+            None => Payload::OnDemand,
+        };
         Ok(())
     }
 

@@ -17,6 +17,8 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple, PyType};
 use crate::error::from_read;
 use crate::portion::{LARGE_PAYLOAD, read_payload};
 
+/// From this length on even copying within memory takes long enough to let other threads run.
+const LARGE_COPY: usize = 256 * 1024;
 /// Fields of a `CachedSample`.
 const NUM_FIELDS: isize = 4;
 
@@ -153,8 +155,10 @@ pub(crate) fn thread_number(_py: Python<'_>) -> usize {
 /// A sample's payload as `bytes`, copied once: from the map or the block, or read from the file.
 #[inline]
 fn payload<'py>(py: Python<'py>, sample: SampleRef<'_>) -> PyResult<Bound<'py, PyAny>> {
+    // What a thread has put into the block is in memory for certain, so giving up the interpreter costs more than the copy.
+    let limit = if sample.is_held() { LARGE_COPY } else { LARGE_PAYLOAD };
     if let Some(payload) = sample.payload()
-        && payload.len() < LARGE_PAYLOAD
+        && payload.len() < limit
     {
         // SAFETY: the pointer and the length are those of a slice, whose length fits an `isize`; the result is a new reference
         // or null with an exception.

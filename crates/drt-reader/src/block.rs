@@ -350,6 +350,14 @@ fn read(
         }
         algo => {
             let len = payload_len(algo, stored).map_err(format_fault)?;
+            let limit = shard.payload_bytes();
+            if algo == CompressionAlgo::Zstd && len as u64 > limit {
+                // A few bytes may stand for gigabytes, and the manifest says how many there can be.
+                return Err(fault(RecordFault::PayloadTooLong { len, limit }));
+            }
+            if buffers.arena.try_reserve(len).is_err() {
+                return Err(fault(RecordFault::OutOfMemory { len }));
+            }
             buffers.arena.resize(start + len, 0);
             decode_payload(algo, stored, &mut buffers.arena[start..]).map_err(format_fault)?;
             Place::Arena { start, len }
@@ -396,6 +404,12 @@ impl<'a> SampleRef<'a> {
         self.row.sample
     }
 
+    /// Is the payload in the block's own memory, since it had to be read or decoded?
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        matches!(self.row.place, Place::Arena { .. })
+    }
+
     /// Length of the payload in bytes.
     #[inline]
     pub fn payload_len(&self) -> usize {
@@ -428,7 +442,9 @@ impl<'a> SampleRef<'a> {
             return Ok(());
         }
         let Row { sample, entry, place, metadata, .. } = self.row;
-        let Place::Deferred { head_len, len } = place else { return Ok(()) };
+        let Place::Deferred { head_len, len } = place else {
+            unreachable!("a sample that is handed out has its payload")
+        };
         assert_eq!(out.len(), *len, "the buffer has the payload's length");
         let cache = self.cache();
         let shard = &cache.shards()[entry.shard as usize];

@@ -214,6 +214,20 @@ pub enum RecordFault {
         /// Of the record as it is.
         found: u64,
     },
+    /// Its payload claims to be longer than all payloads of its shard together.
+    #[error("its payload claims to be {len} bytes, and all payloads of its shard are {limit}")]
+    PayloadTooLong {
+        /// The claimed length in bytes.
+        len: usize,
+        /// What the manifest says of the shard, in bytes.
+        limit: u64,
+    },
+    /// There is no memory for its payload.
+    #[error("its payload of {len} bytes does not fit into memory")]
+    OutOfMemory {
+        /// Length in bytes.
+        len: usize,
+    },
     /// Its metadata is not the table's.
     #[error("metadata field {column:?} is {record} in the record and {table} in the metadata table")]
     MetadataDiffers {

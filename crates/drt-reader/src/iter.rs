@@ -152,6 +152,8 @@ impl SampleIter {
                     if let Some(filled) = window.next_timeout(STEP) {
                         break filled;
                     }
+                    // A forked child has none of the threads that could finish the block.
+                    self.snapshot.pool.ensure_owner()?;
                     if stop() {
                         return Err(ReadError::Interrupted);
                     }
@@ -285,5 +287,9 @@ impl SampleIter {
         self.next = self.end;
         self.current = self.empty_block();
         self.at = 0;
+        if let Supply::Pooled { window, spare, .. } = &mut self.supply {
+            *window = OrderedWindow::new(Arc::clone(&self.snapshot.pool));
+            spare.clear();
+        }
     }
 }

@@ -69,6 +69,7 @@ pub(crate) struct Shard {
     path: PathBuf,
     identity: Identity,
     algo: CompressionAlgo,
+    payload_bytes: u64,
     map: Option<(MappedFile, Share)>,
     file: Option<(File, Share)>,
 }
@@ -90,7 +91,14 @@ impl Shard {
             }),
         };
         let file = Share::take(&FILES, max_files()).map(|share| (file, share));
-        Ok(Self { identity: Identity::of(&metadata), algo: entry.compression.algo, path, map, file })
+        Ok(Self {
+            identity: Identity::of(&metadata),
+            algo: entry.compression.algo,
+            payload_bytes: entry.uncompressed_byte_len,
+            path,
+            map,
+            file,
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -100,6 +108,11 @@ impl Shard {
     /// Length in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.identity.len
+    }
+
+    /// Bytes of all its payloads together, before compression, as the manifest has it.
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        self.payload_bytes
     }
 
     pub(crate) fn algo(&self) -> CompressionAlgo {

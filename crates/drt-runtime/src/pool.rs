@@ -73,7 +73,8 @@ impl WorkerPool {
 
     /// Let the first thread that is free run a job, unless its owner comes for the result before one is.
     ///
-    /// In a forked child, where no thread will ever come, the owner runs it.
+    /// In a forked child, where no thread will ever come, the owner runs it. A job that was offered before the fork may have
+    /// been begun by a thread that the child does not have: it answers `Forked` there.
     pub fn offer<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> OfferedJob<T> {
         let job: Arc<Mutex<Option<OwnedJob<T>>>> = Arc::new(Mutex::new(Some(Box::new(job))));
         let (result, receiver) = bounded(1);
@@ -84,7 +85,7 @@ impl WorkerPool {
                 let _ = result.send(run(job));
             }
         });
-        OfferedJob { job, result: receiver }
+        OfferedJob { job, result: Some(receiver), owner: std::process::id() }
     }
 
     /// Run a job and get a handle to its result.
@@ -135,7 +136,9 @@ type OwnedJob<T> = Box<dyn FnOnce() -> T + Send>;
 /// behind other jobs. Dropping it before it has begun means that it never runs.
 pub struct OfferedJob<T> {
     job: Arc<Mutex<Option<OwnedJob<T>>>>,
-    result: Receiver<Result<T, PoolError>>,
+    result: Option<Receiver<Result<T, PoolError>>>,
+    /// The process that it was offered in.
+    owner: u32,
 }
 
 impl<T> std::fmt::Debug for OfferedJob<T> {
@@ -148,10 +151,15 @@ impl<T> OfferedJob<T> {
     /// Run the job here if no thread has begun it, else wait for its result at most `timeout`; `None` when that was not long
     /// enough. The result can be had once.
     pub fn finish(&self, timeout: Duration) -> Option<Result<T, PoolError>> {
+        let child = std::process::id();
+        if child != self.owner {
+            // Whatever was locked when the process was forked stays so: nothing shared may be touched.
+            return Some(Err(PoolError::Forked { owner: self.owner, child }));
+        }
         if let Some(job) = take_job(&self.job) {
             return Some(run(job));
         }
-        match self.result.recv_timeout(timeout) {
+        match self.result.as_ref()?.recv_timeout(timeout) {
             Ok(outcome) => Some(outcome),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => Some(Err(lost_job())),
@@ -161,7 +169,11 @@ impl<T> OfferedJob<T> {
 
 impl<T> Drop for OfferedJob<T> {
     fn drop(&mut self) {
-        drop(take_job(&self.job));
+        if std::process::id() == self.owner {
+            drop(take_job(&self.job));
+        } else {
+            std::mem::forget((Arc::clone(&self.job), self.result.take()));
+        }
     }
 }
 

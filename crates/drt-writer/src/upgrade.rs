@@ -127,6 +127,9 @@ pub fn upgrade_manifests(fs: &dyn CacheFs, targets: &[UpgradeTarget<'_>]) -> Res
             if let Err(reason) = replace(fs, &entry.path, &text) {
                 return Err(UpgradeError { path, reason, entries });
             }
+        }
+        // Also where an earlier attempt replaced it: that one may have failed to make it durable.
+        if target.opened.version == FormatVersion::V2 {
             let folder = entry.path.parent().unwrap_or(Path::new("."));
             if let Err(source) = fs.sync_dir(folder) {
                 entry.status = UpgradeStatus::DurabilityUnknown;

@@ -22,8 +22,8 @@ impl Manifest {
         }
     }
 
-    /// The same, as the text of a manifest: what the versions have in common, keys that no version defines among it, stays
-    /// letter for letter.
+    /// The same, as the text of a manifest: what the versions have in common, keys that no version defines among it, keeps
+    /// the text of its values.
     ///
     /// `None` when the text is of version 3 already.
     ///
@@ -35,7 +35,11 @@ impl Manifest {
             return Ok(None);
         }
         let new = wire::upgrade(text, cache_id)?;
-        debug_assert_eq!(Self::decode(&new), Ok(old.upgrade(cache_id)));
+        // The caller replaces the only copy by it.
+        if Self::decode(&new)? != old.upgrade(cache_id) {
+            let problem = "the upgraded text does not say what the old one did".to_owned();
+            return Err(FormatError::ManifestKeyInvalid { key: "format_version".to_owned(), problem });
+        }
         Ok(Some(new))
     }
 }
