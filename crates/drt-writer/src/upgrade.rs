@@ -123,10 +123,10 @@ pub fn upgrade_manifests(fs: &dyn CacheFs, targets: &[UpgradeTarget<'_>]) -> Res
     let mut entries = Vec::with_capacity(targets.len());
     for (target, Checked { mut entry, text }) in targets.iter().zip(checked) {
         let path = target.cache.join(MANIFEST_FILE);
-        if let Some(text) = text {
-            if let Err(reason) = replace(fs, &entry.path, &text) {
-                return Err(UpgradeError { path, reason, entries });
-            }
+        if let Some(text) = text
+            && let Err(reason) = replace(fs, &entry.path, &text)
+        {
+            return Err(UpgradeError { path, reason, entries });
         }
         // Also where an earlier attempt replaced it: that one may have failed to make it durable.
         if target.opened.version == FormatVersion::V2 {
