@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-from dataset_rt import _export
+from dataset_rt._origin import Origin, origin_of
 from dataset_rt.exceptions import InvalidInputError, SampleIndexError
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from dataset_rt._config import ReaderConfig
+    from dataset_rt._export import Contents
     from dataset_rt._migration import ManifestUpdateError, ManifestUpdateReport, Result
     from dataset_rt._native import Dataset as NativeDataset
     from dataset_rt._runtime import DatasetRuntime
@@ -36,7 +37,7 @@ class CachedDataset:
     _runtime: DatasetRuntime
     _handle: NativeDataset | None
     _cache_paths: list[Path]
-    _origins: list[_export.Origin]
+    _origins: list[Origin]
     _reader_config: ReaderConfig
 
     def __init__(self) -> None:
@@ -74,6 +75,8 @@ class CachedDataset:
 
         Source: docs/spec/export.md, "What readers check".
         """
+        from dataset_rt import _export
+
         return _export.load(path)
 
     @classmethod
@@ -84,7 +87,7 @@ class CachedDataset:
         dataset._runtime = runtime
         dataset._handle = native
         dataset._cache_paths = cache_paths
-        dataset._origins = [_export.origin_of(path) for path in cache_paths]
+        dataset._origins = [origin_of(path) for path in cache_paths]
         dataset._reader_config = reader_config
         return dataset
 
@@ -273,15 +276,19 @@ class CachedDataset:
 
         Source: docs/spec/export.md, "Writing".
         """
+        from dataset_rt import _export
+
         return _export.dump(path, self._origins, self._contents)
 
-    def _contents(self) -> _export.Contents:
+    def _contents(self) -> Contents:
         """What an export says, as of one moment: no update may come between the table and the length."""
+        from dataset_rt._export import Contents
+
         while True:
             before, epoch_len, after = self._native.metadata(), self._native.epoch_len, self._native.metadata()
             # Stored metadata is a new frame each time; once a table was set, it is never active again.
             if before is after or not isinstance(after, _ActiveFrame):
-                return _export.Contents(_frame(after), epoch_len, self._runtime.num_workers, self._reader_config)
+                return Contents(_frame(after), epoch_len, self._runtime.num_workers, self._reader_config)
 
     def update_manifests(self, version: Literal[3]) -> Result[ManifestUpdateReport, ManifestUpdateError]:
         """Make the manifests of format 2 format 3, with the identities that the caches have in this dataset.

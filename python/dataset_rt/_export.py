@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
+from dataset_rt._origin import Origin, index_of
 from dataset_rt.exceptions import (
     CacheExistsError,
     CacheNotFoundError,
@@ -41,34 +42,6 @@ _FOREIGN_WORK_FILES = (f"{CONFIG_FILE}.partial", f"{TABLE_FILE}.partial")
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _MAX_U64 = 2**64 - 1
 _MAX_EPOCH_LEN = 2**63 - 1
-
-
-class Origin(NamedTuple):
-    """Where a cache was when it was opened, and which one it was.
-
-    Attributes:
-        path: The folder, absolute.
-        index_file: Device, inode and length of its index. A dataset keeps that mapped, so while it lives no other file has these.
-    """
-
-    path: str
-    index_file: tuple[int, int, int] | None
-
-
-def origin_of(path: str | os.PathLike[str]) -> Origin:
-    """Note where a cache is. What cannot be noted now is reported when the dataset is exported."""
-    absolute = os.fspath(path)
-    with suppress(OSError):
-        absolute = os.path.join(os.getcwd(), absolute)
-    return Origin(absolute, _index_of(absolute))
-
-
-def _index_of(folder: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(os.path.join(folder, "index.bin"))
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size
 
 
 class Contents(NamedTuple):
@@ -373,7 +346,7 @@ def _current_identity(position: int, origin: Origin) -> Identity:
             kind="cache-not-found",
             path=origin.path,
         )
-    if origin.index_file is None or _index_of(origin.path) != origin.index_file:
+    if origin.index_file is None or index_of(origin.path) != origin.index_file:
         raise CorruptCacheError(
             f"{origin.path}: another cache has taken the place of the one that was opened; open it again, then export",
             kind="replaced-file",
@@ -479,13 +452,7 @@ def load(path: str | os.PathLike[str]) -> CachedDataset:
 def _check_config(path: Path, raw: dict[str, object]) -> _Config:
     """Check `dataset.json` (clauses 2.1 to 2.4)."""
     fields = _Fields(path, raw)
-    version = fields.integer("version", 0, _MAX_U64)
-    if version != CONFIG_VERSION:
-        raise UnsupportedVersionError(
-            f"{path}: version {version} of exports is not known, only {CONFIG_VERSION}; upgrade dataset-rt, or export again",
-            kind="unsupported-version",
-            path=path,
-        )
+    fields.version("version", CONFIG_VERSION)
     reader = _Fields(path, fields.of("reader_config", dict, "an object"), "reader_config.")
     config = _Config(
         cache_paths=fields.texts("cache_paths"),
@@ -510,13 +477,7 @@ def _read_seal(config_path: Path, raw: Mapping[str, object], num_caches: int) ->
     if not os.path.lexists(path):
         return None
     fields = _Fields(path, _read_json(path))
-    version = fields.integer("drt_export_version", 0, _MAX_U64)
-    if version != SEAL_VERSION:
-        raise UnsupportedVersionError(
-            f"{path}: version {version} is not known, only {SEAL_VERSION}; upgrade dataset-rt, or export again",
-            kind="unsupported-version",
-            path=path,
-        )
+    fields.version("drt_export_version", SEAL_VERSION)
     settings = fields.of("settings", dict, "an object")
     present = {key: value for key, value in raw.items() if key != "cache_paths"}
     if present != settings:
@@ -695,6 +656,15 @@ class _Fields:
         if isinstance(value, bool) or not least <= value <= most:
             _malformed(self._path, f"{self._prefix}{key} must be an integer from {least} to {most}")
         return int(value)
+
+    def version(self, key: str, known: int) -> None:
+        version = self.integer(key, 0, _MAX_U64)
+        if version != known:
+            raise UnsupportedVersionError(
+                f"{self._path}: version {version} of exports is not known, only {known}; upgrade dataset-rt, or export again",
+                kind="unsupported-version",
+                path=self._path,
+            )
 
     def texts(self, key: str) -> list[str]:
         value = self.of(key, list, "an array")

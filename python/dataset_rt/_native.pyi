@@ -8,9 +8,10 @@ import polars as pl
 
 from dataset_rt._sample import CachedSample
 
-__all__ = ["Dataset", "Progress", "Runtime", "SampleIterator", "cpu_budget", "error_kinds"]
+__all__ = ["Dataset", "Progress", "Runtime", "SampleIterator", "cpu_budget", "error_kinds", "sweep"]
 
 def cpu_budget() -> int: ...
+def sweep(base: os.PathLike[str]) -> None: ...
 def error_kinds() -> list[tuple[str, str]]: ...
 
 @final

@@ -34,6 +34,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
+from dataset_rt._native import sweep
 from dataset_rt.exceptions import DatasetRTError, InvalidInputError, SourceError
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _pickle_exception(error: BaseException) -> bytes | None:
         pickled = pickle.dumps(error)
         if len(pickled) <= MAX_EXCEPTION_BYTES and type(pickle.loads(pickled)) is type(error):
             return pickled
-    except Exception:
+    except Exception:  # what is somebody else's class may raise anything here; its stand-in tells of it all the same
         pass
     return None
 
@@ -160,7 +161,7 @@ def _unpack_one(packed: PackedException) -> BaseException:
             error: object = pickle.loads(packed.pickled)
             if isinstance(error, BaseException):
                 return error
-        except Exception:
+        except Exception:  # it was unpickled by the process that raised it, but here it is another import: use the stand-in
             pass
     bases = {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt, "Exception": Exception}
     base = bases.get(packed.builtin, BaseException)
@@ -506,7 +507,7 @@ class _Supervisor:
             with _interrupts_held():
                 self._stop_all()
                 if self._left_something:
-                    self._sweep()
+                    sweep(self._base)  # of children that could not do so themselves
 
     def _start(self, position: int, job: WriteJob) -> None:
         source, name, _ = job
@@ -691,33 +692,6 @@ class _Supervisor:
             child.release()
             self._left_something = True
         self._children.clear()
-
-    def _sweep(self) -> None:
-        """Remove the work folders of children that could not do so themselves.
-
-        Every write does this before anything else, so one without samples is all it takes. Source:
-        docs/explanation/crash-safety.md.
-        """
-        try:
-            leftovers = any(entry.name.startswith("drt-") for entry in os.scandir(self._base / "tmp"))
-        except OSError:
-            return
-        if not leftovers:
-            return
-        from dataset_rt._native import Progress
-
-        with contextlib.suppress(DatasetRTError):
-            self._native.write_source(
-                (),
-                f"sweep-{os.getpid()}-{time.time_ns()}",
-                self._base,
-                max_shard_bytes=self._options.max_shard_bytes,
-                compression=self._options.compression,
-                ratio=self._options.ratio,
-                level=self._options.level,
-                prefetch_size=self._options.prefetch_size,
-                progress=Progress(num_sources=1, show=False),
-            )
 
 
 def _signal_name(number: int) -> str:

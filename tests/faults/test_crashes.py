@@ -6,9 +6,7 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 from support import drt as subject
 from support import values
 from support.child import HANG_SECONDS, read_report, start_script
+from support.disk import mounted
 from support.sources import ListSource, mini, noise, ten_rows
 
 pytestmark = pytest.mark.slow
@@ -186,15 +185,8 @@ def test_an_empty_folder_made_during_a_write_is_not_replaced(base: Path) -> None
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
     """A file system of 16 MiB, mounted for one test."""
-    folder = Path(tempfile.mkdtemp(prefix="drt-small-disk-"))
-    command = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False) if shutil.which("mount") else None
-    if done is None or done.returncode != 0:
-        folder.rmdir()
-        pytest.skip(f"cannot mount a small file system: {done.stderr.strip() if done else 'no mount command'}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-    folder.rmdir()
+    with mounted(megabytes=16) as folder:
+        yield folder
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs")

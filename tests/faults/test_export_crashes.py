@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +16,7 @@ import polars as pl
 import pytest
 from support import drt as subject
 from support.child import HANG_SECONDS, read_report, run_script, start_script
+from support.disk import mounted
 from support.sources import mini
 
 pytestmark = [pytest.mark.slow, pytest.mark.ours]
@@ -241,15 +239,8 @@ except KeyboardInterrupt:
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
     """A file system of 1 MiB, mounted for one test."""
-    folder = Path(tempfile.mkdtemp(prefix="drt-small-disk-"))
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False) if shutil.which("mount") else None
-    if done is None or done.returncode != 0:
-        folder.rmdir()
-        pytest.skip(f"cannot mount a small file system: {done.stderr.strip() if done else 'no mount command'}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-    folder.rmdir()
+    with mounted(megabytes=1) as folder:
+        yield folder
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs")

@@ -140,21 +140,27 @@ def test_threads_may_share_an_iterator_of_large_samples(mixtures: Any) -> None:
     assert sorted(seen) == sorted(enumerate(payloads))
 
 
-@pytest.mark.ours  # the public package waits for threads that are not there
-def test_a_forked_child_goes_on_without_the_threads(mixtures: Any) -> None:
-    path, payloads = mixtures["equal"]
-    iterator = iter(subject.open_dataset(path))
-    first = [next(iterator).data for _ in range(40)]
+def assert_child_goes_on(iterator: Any, payloads: list[bytes]) -> None:
+    """Fork: the child gets the rest of the payloads from the iterator, or is told that it was forked, but never waits."""
     child = os.fork()
     if child == 0:
+        signal.alarm(60)
         status = 1
         try:
-            status = 0 if [sample.data for sample in iterator] == payloads[40:] else 2
+            status = 0 if [sample.data for sample in iterator] == payloads else 2
         except drt.ForkedProcessError:
             status = 0
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.ours  # the public package waits for threads that are not there
+def test_a_forked_child_goes_on_without_the_threads(mixtures: Any) -> None:
+    path, payloads = mixtures["equal"]
+    iterator = iter(subject.open_dataset(path))
+    first = [next(iterator).data for _ in range(40)]
+    assert_child_goes_on(iterator, payloads[40:])
     assert first + [sample.data for sample in iterator] == payloads
 
 
@@ -168,17 +174,7 @@ def test_a_child_that_is_forked_while_payloads_are_copied_does_not_wait_for_them
     for _ in range(8):
         iterator = iter(dataset)
         assert next(iterator).data == wanted[0]
-        child = os.fork()  # the next payloads are on their way now
-        if child == 0:
-            signal.alarm(60)
-            status = 1
-            try:
-                status = 0 if [sample.data for sample in iterator] == wanted[1:] else 2
-            except drt.ForkedProcessError:
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert_child_goes_on(iterator, wanted[1:])  # the next payloads are on their way now
         assert [sample.data for sample in iterator] == wanted[1:]
 
 

@@ -168,6 +168,18 @@ report("polars" in sys.modules)
 
 
 @pytest.mark.ours
+def test_opening_loads_nothing_that_only_exports_and_processes_need(base: Path) -> None:
+    path = subject.write(base, "a", ten_rows(3))
+    script = """
+import dataset_rt as drt
+dataset = drt.DatasetRuntime(num_workers=1).cached_dataset([ARGS["path"]], reader_config=drt.ReaderConfig(seed=0))
+assert len(list(dataset)) == 3
+report(sorted({"dataset_rt._export", "dataset_rt._processes", "dataset_rt._migration", "multiprocessing"} & set(sys.modules)))
+"""
+    assert run_script(script, {"path": str(path)}) == []
+
+
+@pytest.mark.ours
 def test_numpy_and_pyarrow_are_not_needed(base: Path) -> None:
     script = """
 sys.modules["numpy"] = sys.modules["pyarrow"] = None  # importing either now fails

@@ -19,5 +19,5 @@ mod _native {
     #[pymodule_export]
     use crate::iter::PySampleIterator;
     #[pymodule_export]
-    use crate::runtime::{PyProgress, PyRuntime, cpu_budget};
+    use crate::runtime::{PyProgress, PyRuntime, cpu_budget, sweep};
 }

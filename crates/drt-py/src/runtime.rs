@@ -102,6 +102,12 @@ pub(crate) fn cpu_budget() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// Remove what writers below a base folder have left that died without it.
+#[pyfunction]
+pub(crate) fn sweep(py: Python<'_>, base: PathBuf) {
+    py.detach(|| drt_writer::sweep(&base));
+}
+
 /// Where a call's progress is told.
 #[pyclass(name = "Progress", module = "dataset_rt._native", frozen)]
 pub(crate) struct PyProgress(Box<dyn ProgressSink>);

@@ -15,6 +15,7 @@ mod writer;
 pub use block::{Payload, SharedPayload};
 pub use config::WriterConfig;
 pub use error::WriteError;
+pub use publish::sweep;
 pub use source::{CacheInput, CacheSource, IterSource, OwnedValue, write_cache};
 pub use upgrade::{UpgradeEntry, UpgradeError, UpgradeFault, UpgradeStatus, UpgradeTarget, upgrade_manifests};
 pub use writer::CacheWriter;

@@ -19,7 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use drt_format::constants::{SHARDS_DIR, TMP_DIR};
 
 use crate::WriteError;
-use crate::fs::CacheFs;
+use crate::fs::{CacheFs, StdFs};
 
 const LABEL_PREFIX: &str = "drt-";
 const LOCK_SUFFIX: &str = "lock";
@@ -139,6 +139,12 @@ fn create_lock(fs: &dyn CacheFs, tmp: &Path) -> Result<(PathBuf, Option<File>), 
         }
     }
     Err(WriteError::io("lock a file in", tmp)(io::ErrorKind::ResourceBusy.into()))
+}
+
+/// Remove what writers below a base folder have left that died without it. Every write does so before anything else; this is
+/// for whoever knows of a death and plans no write.
+pub fn sweep(base: &Path) {
+    remove_abandoned(&StdFs, &base.join(TMP_DIR));
 }
 
 /// Remove what writers that died have left. The locks of living ones are held.
