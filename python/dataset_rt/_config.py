@@ -11,6 +11,9 @@ from typing_extensions import Self
 CompressionAlgo: TypeAlias = Literal["none", "lz4", "zstd"]
 """How payloads are stored."""
 
+Order: TypeAlias = Literal["weighted", "sequential", "permutation"]
+"""Which row of the active table comes next."""
+
 
 class ShardCompression(BaseModel):
     """What is done to each payload on its way into a shard.
@@ -85,10 +88,14 @@ class ReaderConfig(BaseModel):
     Attributes:
         seed: Seed of the draw stream, 0 to 2**64 - 1.
         prefetch_size: Samples that are prepared ahead of the consumer.
-        shuffle: Draw rows by weight, with replacement; otherwise they come in table order, cyclically.
+        shuffle: Draw rows by weight, with replacement; otherwise they come in table order, cyclically. What `order` says, if that
+            is given.
         validate_cache: Verify all checksums when opening, and compare each record with the metadata table when it is read.
         io: `"mmap"` maps payloads, the fastest on local disks. `"pread"` reads each record, for file systems whose files may
             shrink or vanish while they are open: a mapped file that is truncated ends the process.
+        order: Which row comes next. `"weighted"` draws by weight with replacement, as `shuffle=True` does. `"sequential"` goes
+            through the table and around, as `shuffle=False` does. `"permutation"` gives each active row once per epoch of as
+            many samples as there are rows, in another order each time; repeated rows count as rows, and weights do not matter.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -98,6 +105,20 @@ class ReaderConfig(BaseModel):
     shuffle: bool = True
     validate_cache: bool = False
     io: Literal["mmap", "pread"] = "mmap"
+    order: Order = Field(default_factory=lambda given: "weighted" if given.get("shuffle", True) else "sequential")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _order_decides_about_shuffling(cls, given: object) -> object:
+        if isinstance(given, dict) and "order" in given and "shuffle" not in given:
+            return {**given, "shuffle": given["order"] != "sequential"}
+        return given
+
+    @model_validator(mode="after")
+    def _order_and_shuffle_agree(self) -> Self:
+        if self.shuffle != (self.order != "sequential"):
+            raise ValueError(f"order={self.order!r} and shuffle={self.shuffle} contradict each other; give one of them")
+        return self
 
 
 DEFAULT_SHARD_COMPRESSION = ShardCompression()

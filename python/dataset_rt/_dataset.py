@@ -126,7 +126,8 @@ class CachedDataset:
         columns = [f"{_shown(name)}: {kind}" for name, kind in self._handle.schema]
         if len(columns) > _SHOWN_COLUMNS:
             columns[_SHOWN_COLUMNS:] = [f"and {len(columns) - _SHOWN_COLUMNS} more"]
-        order = f"shuffled, seed {config.seed}" if config.shuffle else "in table order"
+        orders = {"weighted": "shuffled", "sequential": "in table order", "permutation": "permuted"}
+        order = orders[config.order] + (f", seed {config.seed}" if config.shuffle else "")
         return [
             ("caches", caches),
             ("epoch", f"epoch of {len(self)} samples {order}"),

@@ -105,6 +105,7 @@ def _write_and_publish(folder: Path, paths: Sequence[str], caches: Sequence[Iden
             "drt_writer": {"name": "dataset-rt", "version": _own_version()},
             "settings": settings,
             "io": config.io,
+            "order": config.order,
             "metadata_sha256": digest,
             "caches": [
                 {"relative_path": os.path.relpath(path, folder), **cache._asdict()}
@@ -401,6 +402,7 @@ class _Seal(NamedTuple):
     """`drt_export.json`, checked."""
 
     io: str
+    order: str
     metadata_sha256: str
     relative_paths: list[str]
     caches: list[Identity]
@@ -420,7 +422,7 @@ def load(path: str | os.PathLike[str]) -> CachedDataset:
     given = given.absolute()
     raw = _read_json(given)
     config = _check_config(given, raw)
-    seal = _read_seal(given, raw, len(config.cache_paths))
+    seal = _read_seal(given, raw, config)
     table = _read_table(given.parent / TABLE_FILE, config, seal)
     folders = _find_caches(given, config, seal)
 
@@ -428,10 +430,11 @@ def load(path: str | os.PathLike[str]) -> CachedDataset:
     from dataset_rt._runtime import DatasetRuntime
 
     io: Any = "mmap" if seal is None else seal.io
+    order: Any = ("weighted" if config.shuffle else "sequential") if seal is None else seal.order
     reader_config = ReaderConfig(
         seed=config.seed,
         prefetch_size=config.prefetch_size,
-        shuffle=config.shuffle,
+        order=order,
         validate_cache=config.validate_cache,
         io=io,
     )
@@ -471,7 +474,7 @@ def _check_config(path: Path, raw: dict[str, object]) -> _Config:
     return config
 
 
-def _read_seal(config_path: Path, raw: Mapping[str, object], num_caches: int) -> _Seal | None:
+def _read_seal(config_path: Path, raw: Mapping[str, object], config: _Config) -> _Seal | None:
     """Read `drt_export.json` and hold `dataset.json` to it (clauses 4.1 to 4.4); exports of other programs have none."""
     path = config_path.parent / SEAL_FILE
     if not os.path.lexists(path):
@@ -490,6 +493,11 @@ def _read_seal(config_path: Path, raw: Mapping[str, object], num_caches: int) ->
     io = fields.of("io", str, "a string")
     if io not in ("mmap", "pread"):
         _malformed(path, f"io must be 'mmap' or 'pread', not {io!r}")
+    order = "weighted" if config.shuffle else "sequential"
+    if "order" in fields:
+        order = fields.of("order", str, "a string")
+        if order not in (("weighted", "permutation") if config.shuffle else ("sequential",)):
+            _malformed(path, f"order is {order!r}, and {CONFIG_FILE} has shuffle {json.dumps(config.shuffle)}")
     caches: list[Identity] = []
     relative_paths: list[str] = []
     for position, each in enumerate(fields.of("caches", list, "an array")):
@@ -504,9 +512,9 @@ def _read_seal(config_path: Path, raw: Mapping[str, object], num_caches: int) ->
                 shards_sha256=cache.of("shards_sha256", str, "a string"),
             )
         )
-    if len(caches) != num_caches:
-        _malformed(config_path, f"it lists {num_caches} caches, and {SEAL_FILE} {len(caches)}")
-    return _Seal(io, fields.of("metadata_sha256", str, "a string"), relative_paths, caches)
+    if len(caches) != len(config.cache_paths):
+        _malformed(config_path, f"it lists {len(config.cache_paths)} caches, and {SEAL_FILE} {len(caches)}")
+    return _Seal(io, order, fields.of("metadata_sha256", str, "a string"), relative_paths, caches)
 
 
 def _read_table(path: Path, config: _Config, seal: _Seal | None) -> pl.DataFrame:
@@ -641,6 +649,9 @@ class _Fields:
         self._value = cast("dict[str, Any]", value)
         self._prefix = prefix
         self._taken: set[str] = set()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._value
 
     def of(self, key: str, kind: type, name: str) -> Any:
         if key not in self._value:

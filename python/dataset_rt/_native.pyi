@@ -1,14 +1,18 @@
 """The native module. The package is its only user."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal, TypeAlias, final
 
 import polars as pl
+from typing_extensions import Buffer
 
 from dataset_rt._sample import CachedSample
 
-__all__ = ["Dataset", "Progress", "Runtime", "SampleIterator", "cpu_budget", "error_kinds", "sweep"]
+__all__ = ["Dataset", "Plan", "Progress", "Runtime", "SampleIterator", "TableView", "cpu_budget", "error_kinds", "sweep"]
+
+Order: TypeAlias = Literal["weighted", "sequential", "permutation"]
 
 def cpu_budget() -> int: ...
 def sweep(base: os.PathLike[str]) -> None: ...
@@ -25,10 +29,19 @@ class Runtime:
         *,
         seed: int,
         prefetch_size: int,
-        shuffle: bool,
+        order: Order,
         validate_cache: bool,
         io: str,
     ) -> Dataset: ...
+    def open_view(
+        self,
+        paths: list[os.PathLike[str]],
+        table: os.PathLike[str],
+        *,
+        prefetch_size: int,
+        validate_cache: bool,
+        io: str,
+    ) -> TableView: ...
     def check_cache(self, path: os.PathLike[str], *, validate_cache: bool) -> None: ...
     def write_source(
         self,
@@ -51,6 +64,7 @@ class Progress:
 @final
 class Dataset:
     def iter(self) -> SampleIterator: ...
+    def view(self) -> TableView: ...
     @property
     def epoch_len(self) -> int: ...
     def set_epoch_len(self, len: int) -> None: ...
@@ -63,6 +77,33 @@ class Dataset:
     def update_manifests(
         self,
     ) -> tuple[list[tuple[Path, int, Literal["updated", "unchanged", "durability_unknown"]]], tuple[Path, str] | None]: ...
+
+@final
+class TableView:
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def is_weighted(self) -> bool: ...
+    def read(self, rows: Sequence[int] | Buffer) -> list[CachedSample]: ...
+    def subset(self, start: int, stop: int, *, permute: int | None = None) -> TableView: ...
+    def plan(self, order: Order, seed: int) -> Plan: ...
+    def iter(
+        self, plan: Plan, start: int, count: int, *, piece: int | None = None, stride: int | None = None
+    ) -> SampleIterator: ...
+    def save(self, path: os.PathLike[str]) -> None: ...
+    def digests(self) -> tuple[str, str, str | None]: ...
+
+@final
+class Plan:
+    def __new__(cls, order: Order, *, population: int | None = None, weights: Buffer | None = None, seed: int = 0) -> Plan: ...
+    @property
+    def order(self) -> Order: ...
+    @property
+    def population(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    def rows(self, start: int, count: int) -> list[int]: ...
+    def digest(self) -> str: ...
 
 @final
 class SampleIterator:

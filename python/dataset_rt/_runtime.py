@@ -206,7 +206,7 @@ class DatasetRuntime:
             list[os.PathLike[str]](folders),
             seed=reader_config.seed,
             prefetch_size=reader_config.prefetch_size,
-            shuffle=reader_config.shuffle,
+            order=reader_config.order,
             validate_cache=reader_config.validate_cache,
             io=reader_config.io,
         )

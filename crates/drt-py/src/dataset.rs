@@ -1,7 +1,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use drt_reader::{CachedDataset, SampleIter};
+use drt_reader::{Block, CachedDataset, SampleIter};
+use drt_runtime::WorkerPool;
 use drt_writer::fs::StdFs;
 use drt_writer::{UpgradeStatus, UpgradeTarget, upgrade_manifests};
 use pyo3::prelude::*;
@@ -12,6 +13,7 @@ use crate::frame;
 use crate::iter::PySampleIterator;
 use crate::portion::Portion;
 use crate::sample::SampleBuilder;
+use crate::view::PyTableView;
 
 /// The dataset behind a `CachedDataset`.
 #[pyclass(name = "Dataset", module = "dataset_rt._native", frozen)]
@@ -28,27 +30,37 @@ impl PyDataset {
 
     fn samples(&self, py: Python<'_>, ids: Vec<(u64, u64)>) -> PyResult<Vec<Py<PyAny>>> {
         let blocks = py.detach(|| self.dataset.get_many(&ids)).map_err(|error| from_read(&error))?;
-        let mut portions: Vec<_> = blocks.into_iter().map(Arc::new).flat_map(Portion::cut).collect();
-        let mut samples = Vec::with_capacity(ids.len());
-        let mut texts = self.builder.new_texts();
-        let mut copied = 1;
-        for current in 0..portions.len() {
-            // While one portion's objects are built, each of the threads copies another one's payloads.
-            let ahead = portions.len().min(current + 1 + self.dataset.pool().num_workers());
-            for portion in portions[..ahead].iter_mut().skip(copied.max(current + 1)) {
-                portion.copy_ahead(py, self.dataset.pool())?;
-            }
-            copied = copied.max(ahead);
-            let portion = &mut portions[current];
-            portion.finish_copying(py)?;
-            while let Some(at) = portion.next() {
-                let payload = portion.payload().map_err(|error| from_read(&error))?;
-                let sample = portion.block.sample(at).map_err(|error| from_read(&error))?;
-                samples.push(self.builder.build(py, sample, payload, &mut texts)?.unbind());
-            }
-        }
-        Ok(samples)
+        build_samples(py, blocks, self.dataset.pool(), &self.builder)
     }
+}
+
+/// The objects of all samples in some blocks.
+pub(crate) fn build_samples(
+    py: Python<'_>,
+    blocks: Vec<Block>,
+    pool: &WorkerPool,
+    builder: &SampleBuilder,
+) -> PyResult<Vec<Py<PyAny>>> {
+    let mut samples = Vec::with_capacity(blocks.iter().map(Block::len).sum());
+    let mut portions: Vec<_> = blocks.into_iter().map(Arc::new).flat_map(Portion::cut).collect();
+    let mut texts = builder.new_texts();
+    let mut copied = 1;
+    for current in 0..portions.len() {
+        // While one portion's objects are built, each of the threads copies another one's payloads.
+        let ahead = portions.len().min(current + 1 + pool.num_workers());
+        for portion in portions[..ahead].iter_mut().skip(copied.max(current + 1)) {
+            portion.copy_ahead(py, pool)?;
+        }
+        copied = copied.max(ahead);
+        let portion = &mut portions[current];
+        portion.finish_copying(py)?;
+        while let Some(at) = portion.next() {
+            let payload = portion.payload().map_err(|error| from_read(&error))?;
+            let sample = portion.block.sample(at).map_err(|error| from_read(&error))?;
+            samples.push(builder.build(py, sample, payload, &mut texts)?.unbind());
+        }
+    }
+    Ok(samples)
 }
 
 #[pymethods]
@@ -57,6 +69,11 @@ impl PyDataset {
     fn iter(&self) -> PyResult<PySampleIterator> {
         let iter: SampleIter = self.dataset.iter().map_err(|error| from_read(&error))?;
         Ok(PySampleIterator::new(iter, Arc::clone(&self.builder)))
+    }
+
+    /// The active table as it is now.
+    fn view(&self) -> PyTableView {
+        PyTableView::new(self.dataset.view(), Arc::clone(&self.builder))
     }
 
     #[getter]

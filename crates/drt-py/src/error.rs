@@ -8,6 +8,7 @@ use std::path::Path;
 use drt_format::FormatError;
 use drt_reader::ReadError;
 use drt_runtime::PoolError;
+use drt_sampler::SamplerError;
 use drt_writer::WriteError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -115,6 +116,11 @@ pub(crate) fn from_pool(error: &PoolError) -> PyErr {
     raise(pool_kind(error), chain(error), None, None)
 }
 
+/// Every refusal of the sampler is about the numbers that it was given.
+pub(crate) fn from_sampler(error: &SamplerError) -> PyErr {
+    raise(INVALID_ARGUMENT, chain(error), None, None)
+}
+
 pub(crate) fn from_read(error: &ReadError) -> PyErr {
     let message = chain(error);
     match error {
@@ -142,6 +148,7 @@ pub(crate) fn from_read(error: &ReadError) -> PyErr {
         ReadError::NoSamples => raise(NO_SAMPLES, message, None, None),
         ReadError::TooManyRows { .. } => raise(TOO_MANY_ROWS, message, None, None),
         ReadError::UnknownSample { .. } => raise(INDEX_OUT_OF_BOUNDS, message, None, None),
+        ReadError::UnknownRow { .. } => raise(INDEX_OUT_OF_BOUNDS, message, None, None),
         ReadError::InvalidTable { .. } => raise(INVALID_TABLE, message, None, None),
         ReadError::Unrepresentable { path, .. } => raise(UNREPRESENTABLE_METADATA, message, Some(path), None),
         ReadError::InvalidEpochLen { .. } => raise(INVALID_EPOCH_LENGTH, message, None, None),

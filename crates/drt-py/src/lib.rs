@@ -8,6 +8,7 @@ mod portion;
 mod pull;
 mod runtime;
 mod sample;
+mod view;
 
 /// The extension module: registration only.
 #[pyo3::pymodule(gil_used = true)]
@@ -20,4 +21,6 @@ mod _native {
     use crate::iter::PySampleIterator;
     #[pymodule_export]
     use crate::runtime::{PyProgress, PyRuntime, cpu_budget, sweep};
+    #[pymodule_export]
+    use crate::view::{PyPlan, PyTableView};
 }

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use drt_format::{CompressionAlgo, ShardCompression};
-use drt_reader::{Cache, CachedDataset, IoMode, ReaderConfig};
+use drt_reader::{Cache, CachedDataset, IoMode, ReaderConfig, TableView};
 use drt_runtime::WorkerPool;
 use drt_writer::WriterConfig;
 use drt_writer::progress::{ProgressSink, Silent, for_stderr};
@@ -11,6 +11,8 @@ use pyo3::prelude::*;
 use crate::dataset::PyDataset;
 use crate::error::{INVALID_CONFIG, from_pool, from_read, from_write, raise};
 use crate::pull;
+use crate::sample::SampleBuilder;
+use crate::view::{PyTableView, order_named};
 
 /// The fixed pool of threads behind a `DatasetRuntime`.
 #[pyclass(name = "Runtime", module = "dataset_rt._native", frozen)]
@@ -41,7 +43,7 @@ impl PyRuntime {
     }
 
     /// Open caches as one dataset.
-    #[pyo3(signature = (paths, *, seed, prefetch_size, shuffle, validate_cache, io))]
+    #[pyo3(signature = (paths, *, seed, prefetch_size, order, validate_cache, io))]
     #[allow(clippy::too_many_arguments, reason = "one flat call: the Python side has the models")]
     fn open_dataset(
         &self,
@@ -49,14 +51,32 @@ impl PyRuntime {
         paths: Vec<PathBuf>,
         seed: u64,
         prefetch_size: usize,
-        shuffle: bool,
+        order: &str,
         validate_cache: bool,
         io: &str,
     ) -> PyResult<PyDataset> {
-        let config = ReaderConfig { seed, prefetch_size, shuffle, validate_cache, io: io_mode(io)? };
+        let config = ReaderConfig { seed, prefetch_size, order: order_named(order)?, validate_cache, io: io_mode(io)? };
         let pool = Arc::clone(&self.pool);
         let dataset = py.detach(|| CachedDataset::open(pool, &paths, config)).map_err(|error| from_read(&error))?;
         PyDataset::new(py, dataset)
+    }
+
+    /// Open caches with a table that `TableView.save` wrote for them.
+    #[pyo3(signature = (paths, table, *, prefetch_size, validate_cache, io))]
+    fn open_view(
+        &self,
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        table: PathBuf,
+        prefetch_size: usize,
+        validate_cache: bool,
+        io: &str,
+    ) -> PyResult<PyTableView> {
+        let config = ReaderConfig { prefetch_size, validate_cache, io: io_mode(io)?, ..ReaderConfig::new(0) };
+        let pool = Arc::clone(&self.pool);
+        let view = py.detach(|| TableView::open(pool, &paths, &table, config)).map_err(|error| from_read(&error))?;
+        let builder = SampleBuilder::new(py, view.catalog())?;
+        Ok(PyTableView::new(view, Arc::new(builder)))
     }
 
     /// Is there a cache at the path that can be used? Raises what opening it would.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use drt_reader::{CachedDataset, ReaderConfig};
+use drt_reader::{CachedDataset, Order, ReaderConfig};
 use drt_runtime::WorkerPool;
 use drt_writer::progress::Silent;
 use drt_writer::{CacheInput, IterSource, OwnedValue, WriterConfig, write_cache};
@@ -22,11 +22,11 @@ fn read(criterion: &mut Criterion) {
         });
         let mut source = IterSource::new("bench", samples);
         let path = write_cache(&pool, &mut source, base.path(), &WriterConfig::default(), &Silent).expect("a cache");
-        for shuffle in [false, true] {
-            let config = ReaderConfig { shuffle, ..ReaderConfig::new(1) };
+        for order in [Order::Sequential, Order::Weighted, Order::Permutation] {
+            let config = ReaderConfig { order, ..ReaderConfig::new(1) };
             let dataset =
                 CachedDataset::open(Arc::clone(&pool), std::slice::from_ref(&path), config).expect("a dataset");
-            let mut group = criterion.benchmark_group(if shuffle { "random" } else { "ordered" });
+            let mut group = criterion.benchmark_group(order.name());
             group.sample_size(10).throughput(Throughput::Elements(rows as u64));
             let mut copy = Vec::new();
             group.bench_function(format!("{len} B"), |bencher| {

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use drt_format::{CacheId, MetadataSchema};
+use drt_format::{CacheId, MetadataSchema, Sha256Digest, Sha256Hasher};
 use drt_runtime::{OrderedWindow, WorkerPool};
 
 use crate::{Cache, IoMode, ReadError};
@@ -17,6 +17,7 @@ pub struct Catalog {
     starts: Vec<u64>,
     /// Identities with their place in `caches`, ascending.
     ids: Vec<(CacheId, usize)>,
+    digest: OnceLock<Sha256Digest>,
 }
 
 impl Catalog {
@@ -77,7 +78,7 @@ impl Catalog {
         match starts[starts.len() - 1] {
             0 => Err(ReadError::NoSamples),
             rows if rows > MAX_ROWS => Err(ReadError::TooManyRows { rows }),
-            _ => Ok(Self { caches, starts, ids }),
+            _ => Ok(Self { caches, starts, ids, digest: OnceLock::new() }),
         }
     }
 
@@ -95,6 +96,26 @@ impl Catalog {
     #[inline]
     pub fn num_rows(&self) -> u64 {
         self.starts[self.starts.len() - 1]
+    }
+
+    /// SHA-256 over what the caches are, in path order, wherever they lie: identity, number of samples, and the manifest's
+    /// checksums of metadata, index and shards. Computed once.
+    pub fn digest(&self) -> Sha256Digest {
+        *self.digest.get_or_init(|| {
+            let mut hasher = Sha256Hasher::new();
+            for cache in &self.caches {
+                let manifest = cache.manifest();
+                hasher.update(&cache.id().get().to_le_bytes());
+                hasher.update(&manifest.sample_count.to_le_bytes());
+                hasher.update(manifest.metadata_sha256.as_bytes());
+                hasher.update(manifest.index_sha256.as_bytes());
+                hasher.update(&(manifest.shards.len() as u64).to_le_bytes());
+                for shard in &manifest.shards {
+                    hasher.update(shard.sha256.as_bytes());
+                }
+            }
+            hasher.finish()
+        })
     }
 
     /// Which cache, by its place in [`caches`](Self::caches), and which sample a physical row is.

@@ -1,3 +1,5 @@
+use crate::ReadError;
+
 /// How payloads come into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IoMode {
@@ -10,6 +12,34 @@ pub enum IoMode {
     Pread,
 }
 
+/// Which row of a table comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Drawn by weight, with replacement.
+    #[default]
+    Weighted,
+    /// In table order, from the first row again after the last. Weights do not matter.
+    Sequential,
+    /// Each row once per epoch, in another order each time. Weights do not matter.
+    Permutation,
+}
+
+impl Order {
+    /// The order's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Weighted => "weighted",
+            Self::Sequential => "sequential",
+            Self::Permutation => "permutation",
+        }
+    }
+
+    /// The order of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Weighted, Self::Sequential, Self::Permutation].into_iter().find(|order| order.name() == name)
+    }
+}
+
 /// How caches are opened and drawn from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderConfig {
@@ -17,8 +47,8 @@ pub struct ReaderConfig {
     pub seed: u64,
     /// Samples that are prepared ahead of the consumer, at least 1.
     pub prefetch_size: usize,
-    /// Draw by weight with replacement; otherwise rows come in table order, cyclically.
-    pub shuffle: bool,
+    /// Which row of the active table comes next.
+    pub order: Order,
     /// Verify the checksums of all files when opening, and compare each record with the metadata table when it is read.
     pub validate_cache: bool,
     /// How payloads come into memory.
@@ -26,8 +56,16 @@ pub struct ReaderConfig {
 }
 
 impl ReaderConfig {
-    /// The defaults: 64 samples ahead, shuffled, not validated, mapped.
+    /// Is every setting within its range?
+    pub(crate) fn check(&self) -> Result<(), ReadError> {
+        if self.prefetch_size == 0 {
+            return Err(ReadError::InvalidConfig { reason: "prefetch_size must be at least 1".into() });
+        }
+        Ok(())
+    }
+
+    /// The defaults: 64 samples ahead, drawn by weight, not validated, mapped.
     pub fn new(seed: u64) -> Self {
-        Self { seed, prefetch_size: 64, shuffle: true, validate_cache: false, io: IoMode::Mmap }
+        Self { seed, prefetch_size: 64, order: Order::Weighted, validate_cache: false, io: IoMode::Mmap }
     }
 }

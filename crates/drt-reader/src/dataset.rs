@@ -2,13 +2,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drt_format::MetadataSchema;
-use drt_runtime::{OrderedWindow, WorkerPool};
+use drt_runtime::WorkerPool;
+use drt_sampler::SamplingPlan;
 
 use crate::block::Block;
 use crate::catalog::Catalog;
-use crate::iter::{BLOCK_LEN, Sample, SampleIter, Snapshot};
+use crate::iter::{Sample, SampleIter};
+use crate::positions::Positions;
 use crate::table::{ActiveTable, Attachment};
-use crate::{ReadError, ReaderConfig};
+use crate::view::{TableView, read_samples};
+use crate::{Order, ReadError, ReaderConfig};
 
 /// The longest finite window: what a signed 64-bit length can say.
 pub const MAX_EPOCH_LEN: u64 = i64::MAX as u64;
@@ -29,8 +32,17 @@ pub struct CachedDataset {
 #[derive(Debug)]
 struct State {
     table: Arc<ActiveTable>,
+    plan: SamplingPlan,
     epoch_len: u64,
     cursor: u64,
+}
+
+impl State {
+    /// At the beginning of a table's stream.
+    fn new(table: ActiveTable, config: &ReaderConfig) -> Result<Self, ReadError> {
+        let plan = table.plan(config.order, config.seed)?;
+        Ok(Self { epoch_len: table.num_rows(), table: Arc::new(table), plan, cursor: 0 })
+    }
 }
 
 impl CachedDataset {
@@ -39,18 +51,15 @@ impl CachedDataset {
     /// # Errors
     /// `InvalidConfig`, and those of [`Catalog::open`].
     pub fn open(pool: Arc<WorkerPool>, paths: &[PathBuf], config: ReaderConfig) -> Result<Self, ReadError> {
-        if config.prefetch_size == 0 {
-            return Err(ReadError::InvalidConfig { reason: "prefetch_size must be at least 1".into() });
-        }
+        config.check()?;
         pool.ensure_owner()?;
         let catalog = Catalog::open(&pool, paths, config.io, config.validate_cache)?;
-        if config.shuffle {
+        if config.order != Order::Sequential {
             for shard in catalog.caches().iter().flat_map(|cache| cache.shards()) {
                 shard.expect_random();
             }
         }
-        let table = ActiveTable::whole(&catalog, config.seed, config.shuffle)?;
-        let state = State { epoch_len: table.num_rows(), table: Arc::new(table), cursor: 0 };
+        let state = State::new(ActiveTable::whole(&catalog), &config)?;
         Ok(Self {
             pool,
             catalog: Arc::new(catalog),
@@ -116,14 +125,12 @@ impl CachedDataset {
     pub fn update_table(
         &self,
         ids: impl ExactSizeIterator<Item = (u64, u64)>,
-        weights: &[f64],
+        weights: impl AsRef<[f64]> + Send + Sync + 'static,
         attachment: Option<Attachment>,
     ) -> Result<(), ReadError> {
-        let ReaderConfig { seed, shuffle, .. } = self.config;
-        let table = ActiveTable::new(&self.catalog, seed, shuffle, ids, weights, attachment)?;
-        let table = Arc::new(table);
-        let mut state = self.state();
-        *state = State { epoch_len: table.num_rows(), table, cursor: 0 };
+        let table = ActiveTable::new(&self.catalog, ids, Arc::new(weights), attachment)?;
+        let state = State::new(table, &self.config)?;
+        *self.state() = state;
         Ok(())
     }
 
@@ -135,15 +142,24 @@ impl CachedDataset {
         let mut state = self.state();
         let mut start = state.cursor;
         // Table order repeats itself, so there is always a place to go on from.
-        if !self.config.shuffle && start.checked_add(state.epoch_len).is_none() {
+        if self.config.order == Order::Sequential && start.checked_add(state.epoch_len).is_none() {
             start %= state.table.num_rows();
         }
-        let end = start.checked_add(state.epoch_len).ok_or(ReadError::StreamExhausted)?;
-        state.cursor = end;
-        let table = Arc::clone(&state.table);
+        let positions = Positions::window(start, state.epoch_len)?;
+        state.cursor = start + state.epoch_len;
+        let (view, plan) = (self.view_of(&state), state.plan.clone());
         drop(state);
-        let snapshot = Snapshot { pool: Arc::clone(&self.pool), catalog: Arc::clone(&self.catalog), table };
-        Ok(SampleIter::new(snapshot, start, end, self.config.prefetch_size))
+        view.iter(plan, positions)
+    }
+
+    /// The active table as it is now, to be drawn from in other ways.
+    pub fn view(&self) -> TableView {
+        self.view_of(&self.state())
+    }
+
+    fn view_of(&self, state: &State) -> TableView {
+        let (pool, catalog, table) = (Arc::clone(&self.pool), Arc::clone(&self.catalog), Arc::clone(&state.table));
+        TableView::new(pool, catalog, table, self.config.prefetch_size)
     }
 
     /// Read samples by identity, in the order asked for, wherever the stream is. Each block holds up to 64.
@@ -151,37 +167,8 @@ impl CachedDataset {
     /// # Errors
     /// `UnknownSample` before anything is read, `Pool`; a sample that cannot be read is in its block.
     pub fn get_many(&self, ids: &[(u64, u64)]) -> Result<Vec<Block>, ReadError> {
-        let samples = ids
-            .iter()
-            .map(|(cache_id, sample_id)| self.catalog.sample(*cache_id, *sample_id))
-            .collect::<Result<Vec<_>, _>>()?;
-        let pooled =
-            samples.len() > 1 && samples.iter().any(|(place, _)| !self.catalog.caches()[*place as usize].is_direct());
-        if !pooled {
-            return Ok(samples
-                .chunks(BLOCK_LEN)
-                .map(|chunk| {
-                    let mut block = Block::new(Arc::clone(&self.catalog));
-                    block.fill(chunk.iter().copied());
-                    block
-                })
-                .collect());
-        }
-        let mut window = OrderedWindow::new(Arc::clone(&self.pool));
-        let share = samples.len().div_ceil(self.pool.num_workers()).clamp(1, BLOCK_LEN);
-        for chunk in samples.chunks(share) {
-            let (catalog, chunk) = (Arc::clone(&self.catalog), chunk.to_vec());
-            window.submit(move || {
-                let mut block = Block::new(catalog);
-                block.fill(chunk.into_iter());
-                block
-            })?;
-        }
-        let mut blocks = Vec::new();
-        while let Some(block) = window.next() {
-            blocks.push(block?);
-        }
-        Ok(blocks)
+        let sample = |(cache_id, sample_id): &(u64, u64)| self.catalog.sample(*cache_id, *sample_id);
+        read_samples(&self.pool, &self.catalog, ids.iter().map(sample).collect::<Result<_, _>>()?)
     }
 
     /// Read one sample by identity.

@@ -164,6 +164,14 @@ pub enum ReadError {
         /// As asked for.
         sample_id: u64,
     },
+    /// A row that a table does not have.
+    #[error("row {row} is not in the table, which has {rows} rows")]
+    UnknownRow {
+        /// As asked for.
+        row: u64,
+        /// How many there are.
+        rows: u64,
+    },
     /// A metadata table that cannot become the active one.
     #[error("the metadata table was not accepted: {reason}")]
     InvalidTable {

@@ -87,7 +87,7 @@ impl CachedDataset {
         let weights = weights(column(WEIGHT)?)?;
         let ids = cache_ids.iter().copied().zip(sample_ids.iter().copied());
         let attachment = attachment.unwrap_or_else(|| Arc::new(frame.clone()));
-        self.update_table(ids, &weights, Some(attachment))
+        self.update_table(ids, weights, Some(attachment))
     }
 
     /// The active table as a frame: the one last given to [`update_metadata`](Self::update_metadata), or the stored one.
@@ -166,7 +166,16 @@ fn identity(column: &Column) -> Result<Cow<'_, [u64]>, ReadError> {
     Ok(Cow::Owned(values.into_no_null_iter().collect()))
 }
 
-fn weights(column: &Column) -> Result<Cow<'_, [f64]>, ReadError> {
+/// A column of weights, in one piece and without nulls.
+struct WeightColumn(Float64Chunked);
+
+impl AsRef<[f64]> for WeightColumn {
+    fn as_ref(&self) -> &[f64] {
+        self.0.cont_slice().expect("made of one piece without nulls")
+    }
+}
+
+fn weights(column: &Column) -> Result<WeightColumn, ReadError> {
     let numeric = matches!(
         column.dtype(),
         DataType::Float64 | DataType::Float32 | DataType::Int32 | DataType::Int64 | DataType::UInt32 | DataType::UInt64
@@ -175,13 +184,10 @@ fn weights(column: &Column) -> Result<Cow<'_, [f64]>, ReadError> {
         return Err(invalid(format!("the column \"weight\" has type {} and must be numeric", column.dtype())));
     }
     let series = column.as_materialized_series();
-    if let Ok(values) = series.f64().and_then(Float64Chunked::cont_slice) {
-        return Ok(Cow::Borrowed(values));
-    }
     let series = series.cast(&DataType::Float64).map_err(|error| invalid(error.to_string()))?;
     let values: &Float64Chunked = series.f64().map_err(|error| invalid(error.to_string()))?;
     if let Some(at) = values.iter().position(|value| value.is_none()).filter(|_| values.null_count() > 0) {
         return Err(invalid(format!("row {at} has a null weight")));
     }
-    Ok(Cow::Owned(values.into_no_null_iter().collect()))
+    Ok(WeightColumn(values.rechunk().into_owned()))
 }

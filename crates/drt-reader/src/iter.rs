@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use drt_format::MetadataValue;
 use drt_runtime::{OrderedWindow, WorkerPool};
+use drt_sampler::SamplingPlan;
 
 use crate::ReadError;
 use crate::block::{Block, SampleRef, read_ahead};
 use crate::catalog::Catalog;
+use crate::positions::Positions;
 use crate::table::ActiveTable;
 
 /// Samples that are prepared together at most.
@@ -21,32 +23,40 @@ const WARM_BYTES_PER_MICRO: u64 = 1500;
 /// Warm blocks after which reading ahead stops again.
 const COLD_MEMORY: u32 = 16;
 
-/// The table, the caches and the threads, as they were when an iterator was made.
+/// The caches, the table, where to go in it, and the threads, as they were when an iterator was made.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) table: Arc<ActiveTable>,
+    pub(crate) plan: SamplingPlan,
+    pub(crate) positions: Positions,
 }
 
 impl Snapshot {
-    /// The samples at some positions of the stream.
-    fn samples(&self, position: u64, rows: &mut [u64]) {
-        self.table.plan().fill(position, rows);
+    /// The physical rows of some consecutive samples.
+    fn samples(&self, at: u64, rows: &mut [u64]) {
+        let mut done = 0;
+        while done < rows.len() {
+            let (position, run) = self.positions.run(at + done as u64);
+            let len = run.min((rows.len() - done) as u64) as usize;
+            self.plan.fill(position, &mut rows[done..done + len]);
+            done += len;
+        }
         for row in rows {
             *row = self.table.physical(*row);
         }
     }
 
-    fn fill(&self, block: &mut Block, position: u64, len: usize) {
+    fn fill(&self, block: &mut Block, at: u64, len: usize) {
         let mut rows = [0; BLOCK_LEN];
         let rows = &mut rows[..len];
-        self.samples(position, rows);
+        self.samples(at, rows);
         block.fill(rows.iter().map(|row| self.catalog.locate(*row)));
     }
 }
 
-/// One finite window of a dataset's stream, over the table that was active when it was made.
+/// A finite part of a stream, over the table that was active when it was made.
 ///
 /// As an [`Iterator`] it yields owned samples. A reader that builds objects of its own takes whole blocks instead.
 #[derive(Debug)]
@@ -69,19 +79,20 @@ enum Supply {
 }
 
 impl SampleIter {
-    pub(crate) fn new(snapshot: Snapshot, start: u64, end: u64, prefetch_size: usize) -> Self {
+    pub(crate) fn new(snapshot: Snapshot, prefetch_size: usize) -> Self {
         let direct = snapshot.catalog.caches().iter().all(crate::Cache::is_direct);
         let supply = if direct {
-            Supply::Direct { cold_blocks: 0, ahead: start }
+            Supply::Direct { cold_blocks: 0, ahead: 0 }
         } else {
             Supply::Pooled {
                 window: OrderedWindow::new(Arc::clone(&snapshot.pool)),
-                submitted: start,
+                submitted: 0,
                 spare: VecDeque::new(),
             }
         };
         let current = Block::new(Arc::clone(&snapshot.catalog));
-        Self { snapshot, next: start, end, prefetch_size, supply, current, at: 0 }
+        let end = snapshot.positions.len();
+        Self { snapshot, next: 0, end, prefetch_size, supply, current, at: 0 }
     }
 
     /// An empty block for [`next_block`](Self::next_block).

@@ -2,7 +2,8 @@
 //!
 //! Mapping a file is a promise about every other process: nobody changes the bytes while they are mapped. Published caches
 //! keep it, because nothing ever writes to one: they appear by a rename, and are replaced or removed by one. Removing a
-//! mapped file is harmless (its bytes live on until it is unmapped).
+//! mapped file is harmless (its bytes live on until it is unmapped). Tables that one process saves for others are complete
+//! before anybody is told of them, and not written to again.
 //!
 //! If somebody breaks the promise by writing to a mapped file, readers may see old or new bytes, or both; checksums and
 //! bounds checks then decide whether that is an error. If somebody truncates one, touching a page beyond the new end ends
@@ -26,7 +27,7 @@ impl MappedFile {
             // Nothing cannot be mapped.
             return Ok(Self(None));
         }
-        // SAFETY: the file belongs to a published cache, which no process modifies (see the module's text), and its length
+        // SAFETY: the file is a published cache's or a saved table, which no process modifies (see the module's text), and its length
         // was found to be at least `len`.
         let map = unsafe { MmapOptions::new().len(len).map(file)? };
         Ok(Self(Some(map)))

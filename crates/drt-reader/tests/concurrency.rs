@@ -6,9 +6,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use drt_format::CompressionAlgo;
-use drt_reader::{CachedDataset, ReaderConfig, Sample};
+use drt_reader::{CachedDataset, Order, ReaderConfig, Sample};
 use drt_writer::CacheInput;
-use support::{IO_MODES, input, open, ordered, pool, sample_of, write};
+use support::{IO_MODES, ORDERS, input, open, ordered, pool, sample_of, write};
 
 const NUM_THREADS: usize = 8;
 
@@ -21,13 +21,13 @@ fn assert_right(sample: &Sample, inputs: &[CacheInput]) {
 }
 
 /// A dataset over `inputs()` for each way of storing and reading them.
-fn with_each_dataset(shuffle: bool, check: impl Fn(&CachedDataset, &[CacheInput])) {
+fn with_each_dataset(order: Order, check: impl Fn(&CachedDataset, &[CacheInput])) {
     let inputs = inputs();
     for algo in CompressionAlgo::ALL {
         let base = tempfile::tempdir().unwrap();
         let path = write(base.path(), "numbers", 2000, algo, &inputs);
         for io in IO_MODES {
-            let config = ReaderConfig { shuffle, prefetch_size: 20, ..ordered(io) };
+            let config = ReaderConfig { order, prefetch_size: 20, ..ordered(io) };
             check(&CachedDataset::open(pool(2), std::slice::from_ref(&path), config).unwrap(), &inputs);
         }
     }
@@ -35,7 +35,7 @@ fn with_each_dataset(shuffle: bool, check: impl Fn(&CachedDataset, &[CacheInput]
 
 #[test]
 fn windows_taken_by_many_threads_make_up_the_stream_without_gap_or_overlap() {
-    with_each_dataset(false, |dataset, inputs| {
+    with_each_dataset(Order::Sequential, |dataset, inputs| {
         // 8 threads take 5 windows of 9 samples: 6 times around.
         dataset.set_epoch_len(9).unwrap();
         let barrier = Barrier::new(NUM_THREADS);
@@ -72,13 +72,13 @@ fn windows_taken_by_many_threads_make_up_the_stream_without_gap_or_overlap() {
 
 #[test]
 fn no_window_mixes_the_tables_that_are_swapped_under_it() {
-    for shuffle in [false, true] {
-        with_each_dataset(shuffle, |dataset, inputs| {
+    for order in ORDERS {
+        with_each_dataset(order, |dataset, inputs| {
             let id = dataset.catalog().caches()[0].id().get();
             // Table `t` has every sixth sample, from `t` on, and 10 rows.
             let update = |t: u64| {
                 let rows: Vec<_> = (0..10).map(|n| (id, t + 6 * n)).collect();
-                dataset.update_table(rows.into_iter(), &[1.0; 10], None).unwrap();
+                dataset.update_table(rows.into_iter(), [1.0; 10], None).unwrap();
             };
             update(0);
             let stop = AtomicBool::new(false);

@@ -5,13 +5,14 @@ mod support;
 use std::sync::{Arc, OnceLock};
 
 use drt_format::CompressionAlgo;
-use drt_reader::{CachedDataset, IoMode, ReadError, ReaderConfig, Sample, SampleIter};
+use drt_reader::{CachedDataset, IoMode, Order, ReadError, ReaderConfig, Sample, SampleIter};
 use drt_runtime::WorkerPool;
 use drt_sampler::{SamplingPlan, Weights};
 use drt_writer::CacheInput;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::{IO_MODES, input, sample_of, write};
+use proptest::sample::select;
+use support::{IO_MODES, ORDERS, input, sample_of, write};
 
 /// Samples of the two caches.
 const LENS: [usize; 2] = [23, 9];
@@ -83,7 +84,7 @@ struct Window {
 struct Model {
     /// Every sample of both caches, in path order.
     samples: Vec<Sample>,
-    shuffle: bool,
+    order: Order,
     plan: SamplingPlan,
     rows: Arc<Vec<usize>>,
     epoch_len: u64,
@@ -93,11 +94,15 @@ struct Model {
 const SEED: u64 = 11;
 
 impl Model {
-    fn new(samples: Vec<Sample>, shuffle: bool) -> Self {
+    fn new(samples: Vec<Sample>, order: Order) -> Self {
         let rows: Vec<_> = (0..samples.len()).collect();
         let num_rows = rows.len() as u64;
-        let plan = if shuffle { SamplingPlan::uniform(num_rows, SEED) } else { SamplingPlan::cyclic(num_rows) };
-        Self { samples, shuffle, plan: plan.unwrap(), epoch_len: num_rows, rows: Arc::new(rows), position: 0 }
+        let plan = match order {
+            Order::Weighted => SamplingPlan::uniform(num_rows, SEED),
+            Order::Sequential => SamplingPlan::cyclic(num_rows),
+            Order::Permutation => SamplingPlan::permutation(num_rows, SEED),
+        };
+        Self { samples, order, plan: plan.unwrap(), epoch_len: num_rows, rows: Arc::new(rows), position: 0 }
     }
 
     fn window(&mut self) -> Window {
@@ -107,10 +112,11 @@ impl Model {
     }
 
     fn update(&mut self, rows: Vec<usize>, weights: &[f64]) {
-        self.plan = if self.shuffle {
-            SamplingPlan::weighted(Weights::new(weights).unwrap(), SEED)
-        } else {
-            SamplingPlan::cyclic(rows.len() as u64).unwrap()
+        let num_rows = rows.len() as u64;
+        self.plan = match self.order {
+            Order::Weighted => SamplingPlan::weighted(Weights::new(weights).unwrap(), SEED),
+            Order::Sequential => SamplingPlan::cyclic(num_rows).unwrap(),
+            Order::Permutation => SamplingPlan::permutation(num_rows, SEED).unwrap(),
         };
         self.epoch_len = rows.len() as u64;
         self.rows = Arc::new(rows);
@@ -121,8 +127,11 @@ impl Model {
         let len = (window.end - window.next).min(most as u64);
         let rows: Vec<_> = (window.next..window.next + len)
             .map(|position| {
-                // Without shuffling the model does not ask the sampler.
-                let row = if self.shuffle { window.plan.row(position) } else { position % window.rows.len() as u64 };
+                // For table order the model does not ask the sampler.
+                let row = match self.order {
+                    Order::Sequential => position % window.rows.len() as u64,
+                    Order::Weighted | Order::Permutation => window.plan.row(position),
+                };
                 window.rows[row as usize]
             })
             .collect();
@@ -160,9 +169,9 @@ fn shared_pool() -> Arc<WorkerPool> {
     Arc::clone(POOL.get_or_init(|| support::pool(2)))
 }
 
-fn run(steps: &[Step], shuffle: bool, algo: CompressionAlgo, io: IoMode, prefetch_size: usize) {
+fn run(steps: &[Step], order: Order, algo: CompressionAlgo, io: IoMode, prefetch_size: usize) {
     let caches = caches(algo);
-    let config = ReaderConfig { seed: SEED, shuffle, io, prefetch_size, validate_cache: false };
+    let config = ReaderConfig { seed: SEED, order, io, prefetch_size, validate_cache: false };
     let dataset = CachedDataset::open(shared_pool(), &caches.paths, config).unwrap();
     let ids: Vec<_> = dataset.catalog().caches().iter().map(|cache| cache.id().get()).collect();
     let identity = |row: usize| if row < LENS[0] { (ids[0], row as u64) } else { (ids[1], (row - LENS[0]) as u64) };
@@ -173,7 +182,7 @@ fn run(steps: &[Step], shuffle: bool, algo: CompressionAlgo, io: IoMode, prefetc
         .map(|(row, input)| sample_of(input, identity(row).0, identity(row).1))
         .collect();
     let num_rows = samples.len();
-    let mut model = Model::new(samples, shuffle);
+    let mut model = Model::new(samples, order);
     let mut kept: Vec<(SampleIter, Window)> = Vec::new();
 
     for step in steps {
@@ -207,19 +216,19 @@ fn run(steps: &[Step], shuffle: bool, algo: CompressionAlgo, io: IoMode, prefetc
             Step::Update(table) => {
                 let (rows, weights): (Vec<_>, Vec<_>) =
                     table.iter().map(|(row, weight)| (row.index(num_rows), *weight)).unzip();
-                dataset.update_table(rows.iter().map(|row| identity(*row)), &weights, None).unwrap();
+                dataset.update_table(rows.iter().map(|row| identity(*row)), weights.clone(), None).unwrap();
                 model.update(rows, &weights);
             }
             Step::BadUpdate(bad) => {
                 let good = [identity(0), identity(1)];
                 let outcome = match bad {
-                    BadTable::Empty => dataset.update_table([].into_iter(), &[], None),
-                    BadTable::UnknownCache => dataset.update_table([good[0], (3, 0)].into_iter(), &[1.0; 2], None),
+                    BadTable::Empty => dataset.update_table([].into_iter(), [], None),
+                    BadTable::UnknownCache => dataset.update_table([good[0], (3, 0)].into_iter(), [1.0; 2], None),
                     BadTable::UnknownSample => {
-                        dataset.update_table([good[0], (ids[1], LENS[1] as u64)].into_iter(), &[1.0; 2], None)
+                        dataset.update_table([good[0], (ids[1], LENS[1] as u64)].into_iter(), [1.0; 2], None)
                     }
-                    BadTable::TooFewWeights => dataset.update_table(good.into_iter(), &[1.0], None),
-                    BadTable::Weight(weight) => dataset.update_table(good.into_iter(), &[1.0, *weight], None),
+                    BadTable::TooFewWeights => dataset.update_table(good.into_iter(), [1.0], None),
+                    BadTable::Weight(weight) => dataset.update_table(good.into_iter(), [1.0, *weight], None),
                 };
                 match outcome.unwrap_err() {
                     ReadError::InvalidTable { reason } => {
@@ -260,12 +269,12 @@ proptest! {
     #[test]
     fn a_dataset_behaves_like_a_list_and_a_place_in_it(
         steps in vec(step(), 1..25),
-        shuffle: bool,
+        order in select(&ORDERS[..]),
         lz4: bool,
         pread: bool,
         prefetch_size in prop_oneof![1usize..10, Just(64), Just(500)],
     ) {
         let algo = if lz4 { CompressionAlgo::Lz4 } else { CompressionAlgo::None };
-        run(&steps, shuffle, algo, IO_MODES[usize::from(pread)], prefetch_size);
+        run(&steps, order, algo, IO_MODES[usize::from(pread)], prefetch_size);
     }
 }

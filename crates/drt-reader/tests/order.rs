@@ -9,9 +9,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use drt_format::CompressionAlgo;
-use drt_reader::{CachedDataset, IoMode, MAX_EPOCH_LEN, ReadError, ReaderConfig, Sample};
+use drt_reader::{CachedDataset, IoMode, MAX_EPOCH_LEN, Order, ReadError, ReaderConfig, Sample};
 use drt_sampler::{SamplingPlan, Weights};
-use support::{IO_MODES, in_time, input, open, ordered, pool, sample_of, small_cache, window, write};
+use support::{IO_MODES, ORDERS, in_time, input, open, ordered, pool, sample_of, small_cache, window, write};
 
 /// Two caches with 50 and 30 samples, some of them large.
 fn caches(base: &std::path::Path, algo: CompressionAlgo) -> Vec<PathBuf> {
@@ -29,7 +29,7 @@ fn history(dataset: &CachedDataset) -> Vec<Sample> {
     let ids: Vec<_> = dataset.catalog().caches().iter().map(|cache| cache.id().get()).collect();
     let rows = (0..60usize).map(|n| (ids[n % 2], n as u64 * 7 % 30));
     let weights: Vec<_> = (0..60).map(|n| f64::from(n % 5) + 0.5).collect();
-    dataset.update_table(rows, &weights, None).unwrap();
+    dataset.update_table(rows, weights.clone(), None).unwrap();
     samples.extend(window(dataset));
     samples.extend(window(dataset));
     samples
@@ -39,17 +39,17 @@ fn history(dataset: &CachedDataset) -> Vec<Sample> {
 fn threads_prefetching_and_ways_of_reading_leave_no_trace_in_the_order() {
     let (plain, packed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let sets = [caches(plain.path(), CompressionAlgo::None), caches(packed.path(), CompressionAlgo::Lz4)];
-    for shuffle in [false, true] {
+    for order in ORDERS {
         let mut expected = None;
         for paths in &sets {
             for io in IO_MODES {
                 for num_workers in [1, 2, 5] {
                     for prefetch_size in [1, 3, 64, 1000] {
-                        let config = ReaderConfig { prefetch_size, shuffle, ..ordered(io) };
+                        let config = ReaderConfig { prefetch_size, order, ..ordered(io) };
                         let dataset = CachedDataset::open(pool(num_workers), paths, config).unwrap();
                         let found = history(&dataset);
                         let expected = expected.get_or_insert_with(|| found.clone());
-                        assert!(&found == expected, "{io:?}, {num_workers} threads, {prefetch_size} ahead");
+                        assert!(&found == expected, "{order:?}, {io:?}, {num_workers} threads, {prefetch_size} ahead");
                     }
                 }
             }
@@ -76,7 +76,7 @@ fn samples_are_drawn_as_the_plan_says_and_windows_join() {
     }
 
     let weights: Vec<_> = (1..=10).map(f64::from).collect();
-    dataset.update_table((0..10u32).map(|n| (id, u64::from(39 - n))), &weights, None).unwrap();
+    dataset.update_table((0..10u32).map(|n| (id, u64::from(39 - n))), weights.clone(), None).unwrap();
     assert_eq!(dataset.epoch_len(), 10);
     let plan = SamplingPlan::weighted(Weights::new(&weights).unwrap(), 99);
     let drawn: Vec<_> = (0..3).flat_map(|_| window(&dataset)).map(|sample| sample.sample_id).collect();
@@ -92,7 +92,7 @@ fn equal_weights_draw_as_no_weights_do_and_another_seed_does_not() {
     let expected = ids(&dataset(5));
     let weighted = dataset(5);
     let id = weighted.catalog().caches()[0].id().get();
-    weighted.update_table((0..40u32).map(|n| (id, u64::from(n))), &[0.25; 40], None).unwrap();
+    weighted.update_table((0..40u32).map(|n| (id, u64::from(n))), [0.25; 40], None).unwrap();
     assert_eq!(ids(&weighted), expected);
     assert_ne!(ids(&dataset(6)), expected);
 }
@@ -108,7 +108,7 @@ fn an_iterator_takes_its_window_when_it_is_made_and_keeps_its_table() {
         assert_eq!(first.next().unwrap().unwrap().sample_id, 0);
         dataset.set_epoch_len(3).unwrap();
         let third = dataset.iter().unwrap();
-        dataset.update_table([(id, 9), (id, 9), (id, 4)].into_iter(), &[1.0; 3], None).unwrap();
+        dataset.update_table([(id, 9), (id, 9), (id, 4)].into_iter(), [1.0; 3], None).unwrap();
         let fourth = dataset.iter().unwrap();
         let ids = |samples: drt_reader::SampleIter| samples.map(|sample| sample.unwrap().sample_id).collect::<Vec<_>>();
         assert_eq!(ids(fourth), [9, 9, 4]);
@@ -126,9 +126,9 @@ fn an_iterator_takes_its_window_when_it_is_made_and_keeps_its_table() {
 fn a_stream_of_draws_has_an_end_and_says_so_and_table_order_goes_round() {
     let base = tempfile::tempdir().unwrap();
     for algo in CompressionAlgo::ALL {
-        for shuffle in [false, true] {
-            let path = small_cache(base.path(), &format!("{algo} {shuffle}"), algo, 7);
-            let dataset = open(&[path], ReaderConfig { shuffle, ..ordered(IoMode::Mmap) }).unwrap();
+        for order in ORDERS {
+            let path = small_cache(base.path(), &format!("{algo} {order:?}"), algo, 7);
+            let dataset = open(&[path], ReaderConfig { order, ..ordered(IoMode::Mmap) }).unwrap();
             for len in [0, MAX_EPOCH_LEN + 1, u64::MAX] {
                 assert!(
                     matches!(dataset.set_epoch_len(len), Err(ReadError::InvalidEpochLen { len: found, .. }) if found == len)
@@ -142,7 +142,7 @@ fn a_stream_of_draws_has_an_end_and_says_so_and_table_order_goes_round() {
             drop(dataset.iter().unwrap());
             // Two positions are taken by no window yet, and only one of them can be: 2^64 is past the end.
             dataset.set_epoch_len(2).unwrap();
-            if shuffle {
+            if order != Order::Sequential {
                 assert!(matches!(dataset.iter(), Err(ReadError::StreamExhausted)));
                 dataset.set_epoch_len(1).unwrap();
                 assert_eq!(window(&dataset).len(), 1);
@@ -154,7 +154,7 @@ fn a_stream_of_draws_has_an_end_and_says_so_and_table_order_goes_round() {
             }
             // Another table begins another stream.
             let id = dataset.catalog().caches()[0].id().get();
-            dataset.update_table([(id, 6)].into_iter(), &[1.0], None).unwrap();
+            dataset.update_table([(id, 6)].into_iter(), [1.0], None).unwrap();
             assert_eq!(window(&dataset)[0].sample_id, 6);
         }
     }

@@ -9,13 +9,14 @@ use std::thread;
 use std::time::Duration;
 
 use drt_format::{CompressionAlgo, Sha256Hasher, ShardCompression};
-use drt_reader::{CachedDataset, IoMode, ReadError, ReaderConfig, Sample, SampleValue};
+use drt_reader::{CachedDataset, IoMode, Order, ReadError, ReaderConfig, Sample, SampleValue};
 use drt_runtime::WorkerPool;
 use drt_writer::progress::Silent;
 use drt_writer::{CacheInput, IterSource, OwnedValue, WriterConfig, write_cache};
 use serde_json::Value;
 
 pub(crate) const IO_MODES: [IoMode; 2] = [IoMode::Mmap, IoMode::Pread];
+pub(crate) const ORDERS: [Order; 3] = [Order::Weighted, Order::Sequential, Order::Permutation];
 
 pub(crate) fn pool(num_workers: usize) -> Arc<WorkerPool> {
     Arc::new(WorkerPool::new(num_workers).unwrap())
@@ -23,7 +24,7 @@ pub(crate) fn pool(num_workers: usize) -> Arc<WorkerPool> {
 
 /// Rows in order, without verification.
 pub(crate) fn ordered(io: IoMode) -> ReaderConfig {
-    ReaderConfig { shuffle: false, io, ..ReaderConfig::new(7) }
+    ReaderConfig { order: Order::Sequential, io, ..ReaderConfig::new(7) }
 }
 
 /// Sample `n` of a cache: text and payload say which it is.
