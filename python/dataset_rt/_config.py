@@ -40,17 +40,38 @@ class ShardCompression(BaseModel):
 
 
 class WriterProfilerConfig(BaseModel):
-    """Whether and where a profile of a write is stored.
+    """Whether and where it is stored what the time of a write went into.
 
     Attributes:
-        enabled: Collect timings and write them when the write ends.
-        path: The JSON file.
+        enabled: Measure, and store the profile when the call ends: when it returns, and when an exception leaves it.
+        path: The JSON file, replaced as a whole; folders above it are made. A path that cannot be written is refused before the
+            first source is pulled from.
+
+    Source: docs/guides/profiling.md.
     """
 
     model_config = ConfigDict(frozen=True)
 
     enabled: bool = False
     path: Path = Path("dataset_rt_profile.json")
+
+
+class ReaderProfilerConfig(BaseModel):
+    """Whether and where it is stored what the time of reading went into.
+
+    Attributes:
+        enabled: Measure a dataset's iterators, and store their profile whenever one of them ends and when the dataset is closed,
+            collected, or left at the end of the program.
+        path: The JSON file, replaced as a whole; folders above it are made. A path that cannot be written is refused when the
+            dataset is opened. Two datasets with one path overwrite each other's profile.
+
+    Source: docs/guides/profiling.md.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    enabled: bool = False
+    path: Path = Path("dataset_rt_read_profile.json")
 
 
 class WriterConfig(BaseModel):
@@ -67,7 +88,7 @@ class WriterConfig(BaseModel):
         show_progress: Tell on standard error how the write goes: bars on a terminal, otherwise a line now and then; with
             processes a line per source.
         validate_cache: Verify the checksums of a cache before it is reused.
-        profiler: Whether and where timings are stored.
+        profiler: Whether and where timings are stored; with processes those of all of them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -93,6 +114,7 @@ class ReaderConfig(BaseModel):
         validate_cache: Verify all checksums when opening, and compare each record with the metadata table when it is read.
         io: `"mmap"` maps payloads, the fastest on local disks. `"pread"` reads each record, for file systems whose files may
             shrink or vanish while they are open: a mapped file that is truncated ends the process.
+        profiler: Whether and where timings are stored. Exports do not keep it.
         order: Which row comes next. `"weighted"` draws by weight with replacement, as `shuffle=True` does. `"sequential"` goes
             through the table and around, as `shuffle=False` does. `"permutation"` gives each active row once per epoch of as
             many samples as there are rows, in another order each time; repeated rows count as rows, and weights do not matter.
@@ -105,6 +127,7 @@ class ReaderConfig(BaseModel):
     shuffle: bool = True
     validate_cache: bool = False
     io: Literal["mmap", "pread"] = "mmap"
+    profiler: ReaderProfilerConfig = ReaderProfilerConfig()
     order: Order = Field(default_factory=lambda given: "weighted" if given.get("shuffle", True) else "sequential")
 
     @model_validator(mode="before")
@@ -130,5 +153,5 @@ DEFAULT_WRITER_PROFILER_CONFIG = WriterProfilerConfig()
 DEFAULT_WRITER_CONFIG = WriterConfig()
 """What a write does when it is not told otherwise."""
 
-for _public in (ShardCompression, WriterProfilerConfig, WriterConfig, ReaderConfig):
+for _public in (ShardCompression, WriterProfilerConfig, ReaderProfilerConfig, WriterConfig, ReaderConfig):
     _public.__module__ = "dataset_rt.api"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from dataset_rt._export import Contents
     from dataset_rt._migration import ManifestUpdateError, ManifestUpdateReport, Result
     from dataset_rt._native import Dataset as NativeDataset
+    from dataset_rt._profile import ReadProfile
     from dataset_rt._runtime import DatasetRuntime
     from dataset_rt._sample import CachedSample
 
@@ -39,6 +41,7 @@ class CachedDataset:
     _cache_paths: list[Path]
     _origins: list[Origin]
     _reader_config: ReaderConfig
+    _profile: ReadProfile | None
 
     def __init__(self) -> None:
         """Refuse: a dataset needs a runtime.
@@ -81,7 +84,12 @@ class CachedDataset:
 
     @classmethod
     def _create(
-        cls, runtime: DatasetRuntime, native: NativeDataset, cache_paths: list[Path], reader_config: ReaderConfig
+        cls,
+        runtime: DatasetRuntime,
+        native: NativeDataset,
+        cache_paths: list[Path],
+        reader_config: ReaderConfig,
+        profile: ReadProfile | None,
     ) -> Self:
         dataset = cls.__new__(cls)
         dataset._runtime = runtime
@@ -89,6 +97,10 @@ class CachedDataset:
         dataset._cache_paths = cache_paths
         dataset._origins = [origin_of(path) for path in cache_paths]
         dataset._reader_config = reader_config
+        dataset._profile = profile
+        if profile is not None:
+            # When the dataset is collected, at the latest when the program ends.
+            weakref.finalize(dataset, profile.save)
         return dataset
 
     @property
@@ -110,6 +122,8 @@ class CachedDataset:
     def close(self) -> None:
         """Let go of files and memory. Iterators and tables taken before stay usable; closing again does nothing."""
         self._handle = None
+        if self._profile is not None:
+            self._profile.save()
 
     def __enter__(self) -> Self:
         return self
@@ -154,11 +168,16 @@ class CachedDataset:
         skipped, since the next iterator goes on behind the whole window.
 
         Returns:
-            An iterator of `len(self)` samples, without a Python frame between it and the native code. It raises
-            `CorruptCacheError` or `StorageError` at a sample that cannot be read, after all earlier ones, and is then finished.
+            An iterator of `len(self)` samples, without a Python frame between it and the native code unless it is profiled.
+            It raises `CorruptCacheError` or `StorageError` at a sample that cannot be read, after all earlier ones, and is then
+            finished.
 
         Source: docs/explanation/order.md.
         """
+        if self._profile is not None:
+            from dataset_rt._profile import ProfiledIterator
+
+            return ProfiledIterator(self._native.iter(), self._profile)
         return self._native.iter()
 
     def __len__(self) -> int:

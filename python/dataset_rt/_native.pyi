@@ -10,7 +10,19 @@ from typing_extensions import Buffer
 
 from dataset_rt._sample import CachedSample
 
-__all__ = ["Dataset", "Plan", "Progress", "Runtime", "SampleIterator", "TableView", "cpu_budget", "error_kinds", "sweep"]
+__all__ = [
+    "Dataset",
+    "Plan",
+    "Progress",
+    "ReadProfile",
+    "Runtime",
+    "SampleIterator",
+    "TableView",
+    "WriteProfile",
+    "cpu_budget",
+    "error_kinds",
+    "sweep",
+]
 
 _Order: TypeAlias = Literal["weighted", "sequential", "permutation"]
 
@@ -32,6 +44,7 @@ class Runtime:
         order: _Order,
         validate_cache: bool,
         io: str,
+        profile: ReadProfile | None,
     ) -> Dataset: ...
     def open_view(
         self,
@@ -55,11 +68,22 @@ class Runtime:
         level: int | None,
         prefetch_size: int,
         progress: Progress,
+        profile: WriteProfile | None,
     ) -> Path: ...
 
 @final
 class Progress:
     def __new__(cls, *, num_sources: int, show: bool) -> Progress: ...
+
+@final
+class WriteProfile:
+    def __new__(cls) -> WriteProfile: ...
+    def stages(self) -> list[tuple[str, int, int, int]]: ...
+
+@final
+class ReadProfile:
+    def __new__(cls) -> ReadProfile: ...
+    def stages(self) -> list[tuple[str, int, int, int]]: ...
 
 @final
 class Dataset:
@@ -109,6 +133,7 @@ class Plan:
 class SampleIterator:
     def __iter__(self) -> SampleIterator: ...
     def __next__(self) -> CachedSample: ...
+    def next_measured(self) -> CachedSample | None: ...
     def __length_hint__(self) -> int: ...
     def close(self) -> None: ...
     def __enter__(self) -> SampleIterator: ...

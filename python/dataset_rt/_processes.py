@@ -34,7 +34,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
-from dataset_rt._native import sweep
+from dataset_rt._native import WriteProfile, sweep
 from dataset_rt.exceptions import DatasetRTError, InvalidInputError, SourceError
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from dataset_rt._native import Runtime
+    from dataset_rt._profile import StageRow
+    from dataset_rt._profile import WriteProfile as CallProfile
     from dataset_rt._results import CacheWriteResult
     from dataset_rt._runtime import WriteJob, WriteOptions
 
@@ -186,6 +188,7 @@ class Task(NamedTuple):
         num_workers: Threads of the child's runtime.
         options: How to write.
         counted: Whether the answer says how much was written.
+        profiled: Whether the report says where the time went.
         takes_interrupts: Whether SIGINT raises `KeyboardInterrupt`, as in the parent. A parent with a handler of its own decides
             for all.
     """
@@ -195,6 +198,7 @@ class Task(NamedTuple):
     num_workers: int
     options: WriteOptions
     counted: bool
+    profiled: bool
     takes_interrupts: bool
 
 
@@ -230,6 +234,18 @@ class Stopped(NamedTuple):
 Answer: TypeAlias = Written | Failed | Raised | Stopped
 
 
+class Report(NamedTuple):
+    """A child's last words.
+
+    Attributes:
+        answer: What became of the source.
+        stages: Where the time went, if that was measured, whatever became of the source.
+    """
+
+    answer: Answer
+    stages: list[StageRow]
+
+
 class _Stop(BaseException):
     """SIGTERM came: the parent wants this child to end, or is gone, or somebody else sent it."""
 
@@ -238,12 +254,13 @@ def child_main(pipe: Pipe, task: Task) -> None:
     """All that a child does."""
     signals = _Signals()
     answer: Answer
+    profile = WriteProfile() if task.profiled else None
     try:
         signals.take(task)
         pipe.send_bytes(READY)
         parcel = [pipe.recv_bytes()]
         _watch_parent(pipe)
-        answer = _write(task, parcel)
+        answer = _write(task, parcel, profile)
     except _Stop:
         answer = Stopped()
     except EOFError:  # nobody is there any more
@@ -253,7 +270,7 @@ def child_main(pipe: Pipe, task: Task) -> None:
     finally:
         signals.phase = "over"
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        pipe.send_bytes(pickle.dumps(answer))
+        pipe.send_bytes(pickle.dumps(Report(answer, [] if profile is None else profile.stages())))
 
 
 class _Signals:
@@ -311,7 +328,7 @@ def _watch_parent(pipe: Pipe) -> None:
     threading.Thread(target=watch, name="drt-watch-parent", daemon=True).start()
 
 
-def _write(task: Task, parcel: list[bytes]) -> Answer:
+def _write(task: Task, parcel: list[bytes], profile: WriteProfile | None) -> Answer:
     """Unpickle the source, out of a parcel that is empty then, and write it."""
     from dataset_rt._native import Progress, Runtime
     from dataset_rt._results import CacheWriteError
@@ -330,7 +347,8 @@ def _write(task: Task, parcel: list[bytes]) -> Answer:
         return Failed(str(problem), pack_exception(problem))
     native = Runtime(num_workers=task.num_workers)
     base = Path(task.base)
-    result = write_one(native, (source, task.name, None), base, task.options, Progress(num_sources=1, show=False))
+    quiet = Progress(num_sources=1, show=False)
+    result = write_one(native, (source, task.name, None), base, task.options, quiet, profile=profile)
     if isinstance(result, CacheWriteError):
         assert result.exception is not None, "an error result has its exception where it was made"
         return Failed(result.message, pack_exception(result.exception))
@@ -360,6 +378,7 @@ def write_in_processes(
     num_processes: int,
     timeout_seconds: float,
     show_progress: bool,
+    profile: CallProfile | None,
 ) -> list[CacheWriteResult]:
     """Write every source in a spawned process of its own, at most `num_processes` at a time.
 
@@ -371,6 +390,7 @@ def write_in_processes(
         num_processes: At least 1.
         timeout_seconds: How long a child may take to start, and again for its source.
         show_progress: Write a line to standard error for each source that a process is done with.
+        profile: Told where the time of each child went that could still say so.
 
     Returns:
         One result per source, in their order.
@@ -390,6 +410,7 @@ def write_in_processes(
         num_processes=num_processes,
         timeout_seconds=timeout_seconds,
         show_progress=show_progress,
+        profile=profile,
     )
     quiet = Progress(num_sources=len(jobs), show=False)
     for position, job in enumerate(jobs):
@@ -475,6 +496,7 @@ class _Supervisor:
         num_processes: int,
         timeout_seconds: float,
         show_progress: bool,
+        profile: CallProfile | None,
     ) -> None:
         self._native = native
         self._base = base
@@ -483,6 +505,7 @@ class _Supervisor:
         self._num_processes = num_processes
         self._timeout_seconds = timeout_seconds
         self._show_progress = show_progress
+        self._profile = profile
         self._context = multiprocessing.get_context("spawn")
         self._takes_interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         self._children: list[_Child] = []
@@ -523,7 +546,15 @@ class _Supervisor:
             self._fail(position, name, problem)
             return
         base = os.path.abspath(self._base)
-        task = Task(name, base, self._native.num_workers, self._options, self._show_progress, self._takes_interrupts)
+        task = Task(
+            name,
+            base,
+            self._native.num_workers,
+            self._options,
+            counted=self._show_progress,
+            profiled=self._profile is not None,
+            takes_interrupts=self._takes_interrupts,
+        )
         with _interrupts_held():
             pipe, childs_pipe = self._context.Pipe()
             process = self._context.Process(target=child_main, args=(childs_pipe, task), name=f"drt-writer-{name}")
@@ -575,12 +606,18 @@ class _Supervisor:
                 child.ready = self._any_was_ready = True
                 child.deadline = time.monotonic() + self._timeout_seconds
                 continue
-            answer: Answer = pickle.loads(message)
+            answer = self._take(child, message)
             if isinstance(answer, Raised):
                 raise unpack_exception(answer.exception)
             child.answer = answer
             if not child.asked_to_stop:
                 child.deadline = time.monotonic() + EXIT_SECONDS
+
+    def _take(self, child: _Child, message: bytes) -> Answer:
+        report: Report = pickle.loads(message)
+        if self._profile is not None:
+            self._profile.report(child.position, child.name, report.stages)
+        return report.answer
 
     def _press(self, child: _Child) -> None:
         """Ask a child to stop, and the next time do not ask any more."""
@@ -689,9 +726,20 @@ class _Supervisor:
         for child in self._children:
             if child.is_alive():
                 child.process.kill()
+            elif self._profile is not None:
+                self._hear_out(child)
             child.release()
             self._left_something = True
         self._children.clear()
+
+    def _hear_out(self, child: _Child) -> None:
+        """Take the profile of a child that has ended, in a call that is being left."""
+        # Only one that came to its end has surely sent all of its report.
+        with contextlib.suppress(EOFError, OSError):
+            while child.process.exitcode == 0 and child.pipe_is_open and child.pipe.poll():
+                message = child.pipe.recv_bytes()
+                if message != READY:
+                    self._take(child, message)
 
 
 def _signal_name(number: int) -> str:

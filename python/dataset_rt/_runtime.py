@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from dataset_rt._config import ReaderConfig, WriterConfig
     from dataset_rt._dataset import CachedDataset
+    from dataset_rt._native import WriteProfile as NativeWriteProfile
+    from dataset_rt._profile import WriteProfile
     from dataset_rt._results import CacheSourcesDatasetResult, CacheWriteError, CacheWriteResult
     from dataset_rt._source import CacheSource
 
@@ -202,6 +204,11 @@ class DatasetRuntime:
             )
         _check_reader_config(reader_config)
         folders = [Path(path) for path in paths]
+        profile = None
+        if reader_config.profiler.enabled:
+            from dataset_rt._profile import ReadProfile
+
+            profile = ReadProfile(reader_config.profiler.path)
         native = self._native.open_dataset(
             list[os.PathLike[str]](folders),
             seed=reader_config.seed,
@@ -209,8 +216,9 @@ class DatasetRuntime:
             order=reader_config.order,
             validate_cache=reader_config.validate_cache,
             io=reader_config.io,
+            profile=None if profile is None else profile.native,
         )
-        return CachedDataset._create(self, native, folders, reader_config)  # pyright: ignore[reportPrivateUsage]
+        return CachedDataset._create(self, native, folders, reader_config, profile)  # pyright: ignore[reportPrivateUsage]
 
     def _write(self, jobs: Sequence[WriteJob], base: Path, config: WriterConfig, *, reuse: bool) -> list[CacheWriteResult]:
         options = WriteOptions(
@@ -222,6 +230,16 @@ class DatasetRuntime:
             reuse=reuse,
             validate_cache=config.validate_cache,
         )
+        if not config.profiler.enabled:
+            return self._write_all(jobs, base, config, options, None)
+        from dataset_rt._profile import WriteProfile
+
+        with WriteProfile(config.profiler.path) as profile:
+            return self._write_all(jobs, base, config, options, profile)
+
+    def _write_all(
+        self, jobs: Sequence[WriteJob], base: Path, config: WriterConfig, options: WriteOptions, profile: WriteProfile | None
+    ) -> list[CacheWriteResult]:
         if config.num_processes > 0:
             from dataset_rt._processes import write_in_processes
 
@@ -233,9 +251,14 @@ class DatasetRuntime:
                 num_processes=config.num_processes,
                 timeout_seconds=config.process_timeout_seconds,
                 show_progress=config.show_progress,
+                profile=profile,
             )
         progress = Progress(num_sources=len(jobs), show=config.show_progress)
-        return [write_one(self._native, job, base, options, progress) for job in jobs]
+        results: list[CacheWriteResult] = []
+        for position, job in enumerate(jobs):
+            measured = None if profile is None else profile.measure(position, job[1])
+            results.append(write_one(self._native, job, base, options, progress, profile=measured))
+        return results
 
 
 class WriteOptions(NamedTuple):
@@ -259,7 +282,15 @@ WriteJob = tuple[object, str, Exception | None]
 """A source, its name, and why it cannot be written if that is known already."""
 
 
-def write_one(native: Runtime, job: WriteJob, base: Path, options: WriteOptions, progress: Progress) -> CacheWriteResult:
+def write_one(
+    native: Runtime,
+    job: WriteJob,
+    base: Path,
+    options: WriteOptions,
+    progress: Progress,
+    *,
+    profile: NativeWriteProfile | None = None,
+) -> CacheWriteResult:
     """Write or reuse the cache of one source."""
     from dataset_rt._results import CacheWriteSuccess
 
@@ -282,6 +313,7 @@ def write_one(native: Runtime, job: WriteJob, base: Path, options: WriteOptions,
                     level=options.level,
                     prefetch_size=options.prefetch_size,
                     progress=progress,
+                    profile=profile,
                 )
             except CacheExistsError:
                 if not options.reuse:
@@ -301,6 +333,10 @@ def _check_reader_config(config: object) -> None:
     for name, value in (("seed", config.seed), ("prefetch_size", config.prefetch_size)):
         if not 0 <= value <= _MAX_U64:
             raise OverflowError(f"ReaderConfig: {name} must be 0 to 2**64 - 1; got {value}")
+    if config.profiler.enabled:
+        from dataset_rt._profile import check_writable
+
+        check_writable(config.profiler.path)
 
 
 def _writer_config(config: WriterConfig | None) -> WriterConfig:
@@ -309,8 +345,6 @@ def _writer_config(config: WriterConfig | None) -> WriterConfig:
     config = DEFAULT_WRITER_CONFIG if config is None else config
     if not isinstance(config, WriterConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"writer_config must be a WriterConfig; got {type(config).__name__}")
-    if config.profiler.enabled:
-        raise InvalidInputError("WriterConfig: profiler.enabled is not supported by this release", kind="invalid-config")
     algo, ratio = config.shard_compression.algo, config.shard_compression.ratio
     if algo == "none" and ratio != 1.0:
         raise InvalidInputError(f"ShardCompression: ratio must be 1.0 for 'none'; got {ratio}", kind="invalid-config")

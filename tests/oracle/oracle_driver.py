@@ -4,7 +4,7 @@ Run by the interpreter that `make_env.py` builds, never by the one under test:
 
     {"do": "version"}
     {"do": "write", "base": FOLDER, "sources": [{"name": ..., "maker": ..., "args": {...}}], "algo": "none",
-     "ratio": 1.0, "max_shard_bytes": 67108864, "num_workers": 2}
+     "ratio": 1.0, "max_shard_bytes": 67108864, "num_workers": 2, "profile": null}
     {"do": "read", "paths": [...], "validate": true, "shuffle": false, "seed": 0, "count": null}
     {"do": "metadata", "paths": [...]}
     {"do": "dump", "paths": [...], "folder": FOLDER, "shuffle": false, "seed": 0, "edit": {...}, "count": null}
@@ -38,8 +38,10 @@ def open_dataset(request: dict[str, Any]) -> Any:
 
 
 def write(request: dict[str, Any]) -> list[list[str]]:
+    profile = request.get("profile")
     config = drt.WriterConfig(
         show_progress=False,
+        profiler={"enabled": True, "path": profile} if profile else {},
         max_shard_bytes=request.get("max_shard_bytes", 64 * 1024 * 1024),
         shard_compression=drt.ShardCompression(algo=request.get("algo", "none"), ratio=request.get("ratio", 1.0)),
     )

@@ -60,6 +60,11 @@ def fail(error: BaseException) -> None:
     raise error
 
 
+def wait_and_fail(path: Path, error: BaseException) -> None:
+    wait_for(path)
+    raise error
+
+
 def fail_because(error: Exception, cause: Exception) -> None:
     raise error from cause
 

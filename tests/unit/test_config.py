@@ -37,6 +37,17 @@ def test_defaults(make: Any, field: str, value: Any) -> None:
 
 
 @pytest.mark.ours
+def test_nothing_is_profiled_unless_asked_for() -> None:
+    expected = drt.ReaderProfilerConfig(enabled=False, path=Path("dataset_rt_read_profile.json"))
+    assert drt.ReaderConfig(seed=1).profiler == drt.ReaderProfilerConfig() == expected
+    assert drt.ReaderProfilerConfig(unknown=1) == expected
+    with pytest.raises(ValidationError):
+        drt.ReaderConfig(seed=1, profiler={"enabled": "perhaps"})
+    with pytest.raises(ValidationError):
+        expected.enabled = True
+
+
+@pytest.mark.ours
 def test_payloads_are_mapped_unless_asked_otherwise() -> None:
     assert drt.ReaderConfig(seed=1).io == "mmap"
     assert drt.ReaderConfig(seed=1, io="pread").io == "pread"

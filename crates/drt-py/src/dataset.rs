@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use drt_reader::profile::Profile;
 use drt_reader::{Block, CachedDataset, SampleIter};
 use drt_runtime::WorkerPool;
 use drt_writer::fs::StdFs;
@@ -44,16 +45,17 @@ pub(crate) fn build_samples(
     let mut samples = Vec::with_capacity(blocks.iter().map(Block::len).sum());
     let mut portions: Vec<_> = blocks.into_iter().map(Arc::new).flat_map(Portion::cut).collect();
     let mut texts = builder.new_texts();
+    let unmeasured = Profile::default();
     let mut copied = 1;
     for current in 0..portions.len() {
         // While one portion's objects are built, each of the threads copies another one's payloads.
         let ahead = portions.len().min(current + 1 + pool.num_workers());
         for portion in portions[..ahead].iter_mut().skip(copied.max(current + 1)) {
-            portion.copy_ahead(py, pool)?;
+            portion.copy_ahead(py, pool, &unmeasured)?;
         }
         copied = copied.max(ahead);
         let portion = &mut portions[current];
-        portion.finish_copying(py)?;
+        portion.finish_copying(py, &unmeasured)?;
         while let Some(at) = portion.next() {
             let payload = portion.payload().map_err(|error| from_read(&error))?;
             let sample = portion.block.sample(at).map_err(|error| from_read(&error))?;

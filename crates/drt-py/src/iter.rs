@@ -2,7 +2,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
+use drt_reader::profile::Stage;
 use drt_reader::{Block, SampleIter};
+use drt_runtime::Began;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -31,6 +33,8 @@ struct State {
     /// What ended the supply of portions.
     end: Option<PyErr>,
     texts: Texts,
+    /// When the last sample was handed out, if that is measured.
+    handed_out: Began,
 }
 
 impl PySampleIterator {
@@ -44,6 +48,7 @@ impl PySampleIterator {
             cut: 0,
             end: None,
             texts: builder.new_texts(),
+            handed_out: Began::default(),
         };
         Self { builder, state: Mutex::new(state), owner: AtomicUsize::new(0) }
     }
@@ -112,6 +117,17 @@ impl PySampleIterator {
         outcome
     }
 
+    /// What `__next__` does, measured; None after the last sample.
+    fn next_measured<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut locked = self.lock(py)?;
+        let state = &mut *locked.state;
+        let outcome = state.next_measured(py, &self.builder);
+        if outcome.is_err() {
+            state.finish();
+        }
+        outcome
+    }
+
     /// Give nothing more, and let go of what was prepared. Closing again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.lock(py)?.state.finish();
@@ -142,9 +158,32 @@ impl State {
     fn next<'py>(&mut self, py: Python<'py>, builder: &SampleBuilder) -> PyResult<Option<Bound<'py, PyAny>>> {
         loop {
             if let Some(at) = self.current.next() {
-                let payload = self.current.payload().map_err(|error| from_read(&error))?;
-                let sample = self.current.block.sample(at).map_err(|error| from_read(&error))?;
-                return builder.build(py, sample, payload, &mut self.texts).map(Some);
+                return self.build(py, builder, at).map(Some);
+            }
+            if !self.advance(py)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    #[inline]
+    fn build<'py>(&mut self, py: Python<'py>, builder: &SampleBuilder, at: usize) -> PyResult<Bound<'py, PyAny>> {
+        let payload = self.current.payload().map_err(|error| from_read(&error))?;
+        let sample = self.current.block.sample(at).map_err(|error| from_read(&error))?;
+        builder.build(py, sample, payload, &mut self.texts)
+    }
+
+    fn next_measured<'py>(&mut self, py: Python<'py>, builder: &SampleBuilder) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let profile = self.samples.profile().clone();
+        profile.stop(std::mem::take(&mut self.handed_out), Stage::Consumer, 1, 0);
+        loop {
+            if let Some(at) = self.current.next() {
+                let began = profile.start();
+                let bytes = self.current.block.payload_len(at) as u64;
+                let sample = self.build(py, builder, at)?;
+                profile.stop(began, Stage::ObjectBuilding, 1, bytes);
+                self.handed_out = profile.start();
+                return Ok(Some(sample));
             }
             if !self.advance(py)? {
                 return Ok(None);
@@ -165,7 +204,7 @@ impl State {
         if self.current.is_large() {
             self.copy_ahead(py)?;
         }
-        self.current.finish_copying(py)?;
+        self.current.finish_copying(py, self.samples.profile())?;
         Ok(true)
     }
 
@@ -176,7 +215,8 @@ impl State {
             let Some(mut portion) = self.cut_portion(py)? else { break };
             num_ahead += portion.len();
             // Where there is no memory for what comes later, each payload is read in its turn.
-            let is_ahead = portion.is_large() && portion.copy_ahead(py, self.samples.pool()).is_ok();
+            let is_ahead =
+                portion.is_large() && portion.copy_ahead(py, self.samples.pool(), self.samples.profile()).is_ok();
             self.ahead.push_back(portion);
             if !is_ahead {
                 break;

@@ -5,6 +5,7 @@ mod error;
 mod frame;
 mod iter;
 mod portion;
+mod profile;
 mod pull;
 mod runtime;
 mod sample;
@@ -19,6 +20,8 @@ mod _native {
     use crate::error::error_kinds;
     #[pymodule_export]
     use crate::iter::PySampleIterator;
+    #[pymodule_export]
+    use crate::profile::{PyReadProfile, PyWriteProfile};
     #[pymodule_export]
     use crate::runtime::{PyProgress, PyRuntime, cpu_budget, sweep};
     #[pymodule_export]

@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drt_reader::profile::{Profile, Stage};
 use drt_reader::{Block, ReadError};
 use drt_runtime::{OfferedJob, PoolError, WorkerPool};
 use pyo3::exceptions::PyMemoryError;
@@ -146,26 +147,34 @@ impl Portion {
     }
 
     /// Have the payloads copied by whichever thread comes first, if that is worth it.
-    pub(crate) fn copy_ahead(&mut self, py: Python<'_>, pool: &WorkerPool) -> PyResult<()> {
+    pub(crate) fn copy_ahead(&mut self, py: Python<'_>, pool: &WorkerPool, profile: &Profile) -> PyResult<()> {
         if !self.is_large {
             return Ok(());
         }
         let (block, start) = (Arc::clone(&self.block), self.at);
         let room = (start..self.end).map(|at| UnseenBytes::new(py, block.payload_len(at)));
+        let began = profile.start();
         let room = room.collect::<PyResult<Vec<_>>>()?;
+        profile.stop(began, Stage::ObjectBuilding, 0, 0);
+        let profile = profile.clone();
         self.payloads = Payload::Coming(pool.offer(move || {
+            let began = profile.start();
+            let (len, bytes) = (room.len() as u64, room.iter().map(|bytes| bytes.len as u64).sum());
             let copy = |(at, mut bytes): (usize, UnseenBytes)| {
                 block.sample(at)?.copy_payload(bytes.content())?;
                 Ok(bytes.object)
             };
-            (start..).zip(room).map(|sample| copy(sample).map_err(Box::new)).collect()
+            let payloads = (start..).zip(room).map(|sample| copy(sample).map_err(Box::new)).collect();
+            profile.stop(began, Stage::CopyAhead, len, bytes);
+            payloads
         }));
         Ok(())
     }
 
     /// Wait for the payloads that are being copied, or copy them, with the interpreter unlocked.
-    pub(crate) fn finish_copying(&mut self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn finish_copying(&mut self, py: Python<'_>, profile: &Profile) -> PyResult<()> {
         let Payload::Coming(job) = &self.payloads else { return Ok(()) };
+        let began = profile.start();
         let payloads = wait(py, |stop| {
             loop {
                 match job.finish(STEP) {
@@ -177,6 +186,7 @@ impl Portion {
                 }
             }
         })?;
+        profile.stop(began, Stage::Waiting, 1, 0);
         self.payloads = match payloads.map_err(|error| from_read(&error))? {
             Some(payloads) => Payload::There(payloads.into_iter()),
             None => Payload::OnDemand,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use drt_format::{MetadataKind, MetadataValue};
 use drt_runtime::WorkerPool;
+use drt_writer::profile::{Profile, Stage};
 use drt_writer::progress::ProgressSink;
 use drt_writer::{CacheWriter, Payload, WriteError, WriterConfig};
 use pyo3::exceptions::{PyException, PyOverflowError, PyTypeError};
@@ -31,9 +32,10 @@ pub(crate) fn write(
     config: WriterConfig,
     progress: &dyn ProgressSink,
 ) -> PyResult<PathBuf> {
+    let profile = config.profile().clone();
     let writer = py.detach(|| CacheWriter::create(Arc::clone(pool), base, name, config));
     let mut writer = writer.map_err(|error| from_write(&error))?;
-    let outcome = pull_all(py, source, &mut writer, progress);
+    let outcome = pull_all(py, source, &mut writer, &profile, progress);
     match outcome {
         Ok(()) => interruptible(py, |stop| writer.finish(stop)),
         Err(error) => {
@@ -65,10 +67,11 @@ fn pull_all(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
     writer: &mut CacheWriter,
+    profile: &Profile,
     progress: &dyn ProgressSink,
 ) -> PyResult<()> {
     let samples = source.try_iter().map_err(|error| source_raised(py, 0, error))?;
-    let outcome = pull_from(py, &samples, writer, progress);
+    let outcome = pull_from(py, &samples, writer, profile, progress);
     if outcome.is_err() {
         close(&samples)?;
     }
@@ -91,12 +94,14 @@ fn pull_from(
     py: Python<'_>,
     samples: &Bound<'_, PyIterator>,
     writer: &mut CacheWriter,
+    profile: &Profile,
     progress: &dyn ProgressSink,
 ) -> PyResult<()> {
     let mut columns = Columns::default();
     let (mut told, mut told_at, mut bytes) = (0, Instant::now(), 0u64);
-    while let Some(sample) = next_sample(py, samples, writer.num_samples())? {
-        bytes += push(&sample, writer, &mut columns)?;
+    let next = |row| profile.measure(Stage::PythonNext, 1, 0, || next_sample(py, samples, row));
+    while let Some(sample) = next(writer.num_samples())? {
+        bytes += push(&sample, writer, &mut columns, profile)?;
         let due = writer.needs_flush();
         if due {
             // A source made of ready objects runs no Python code in which a signal could be noticed.
@@ -143,7 +148,13 @@ fn type_name(object: &Bound<'_, PyAny>) -> String {
 struct Columns(Option<Vec<(Py<PyString>, MetadataKind)>>);
 
 /// Push one sample; returns its payload's length in bytes.
-fn push(sample: &Bound<'_, PyAny>, writer: &mut CacheWriter, columns: &mut Columns) -> PyResult<u64> {
+fn push(
+    sample: &Bound<'_, PyAny>,
+    writer: &mut CacheWriter,
+    columns: &mut Columns,
+    profile: &Profile,
+) -> PyResult<u64> {
+    let began = profile.start();
     let py = sample.py();
     let row = writer.num_samples();
     let not_a_pair = || {
@@ -177,6 +188,7 @@ fn push(sample: &Bound<'_, PyAny>, writer: &mut CacheWriter, columns: &mut Colum
     let len = data.len();
     let payload =
         if len < Payload::SHARE_FROM { Payload::Copy(&data) } else { Payload::Shared(Arc::new(data.clone_ref(py))) };
+    profile.stop(began, Stage::PythonExtract, 1, len as u64);
     let outcome = if values.len() == known.len() && metadata.len() == known.len() {
         writer.push_values(payload, &values)
     } else {

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::dataset::PyDataset;
 use crate::error::{INVALID_CONFIG, from_pool, from_read, from_write, raise};
+use crate::profile::{PyReadProfile, PyWriteProfile};
 use crate::pull;
 use crate::sample::SampleBuilder;
 use crate::view::{PyTableView, order_named};
@@ -43,7 +44,7 @@ impl PyRuntime {
     }
 
     /// Open caches as one dataset.
-    #[pyo3(signature = (paths, *, seed, prefetch_size, order, validate_cache, io))]
+    #[pyo3(signature = (paths, *, seed, prefetch_size, order, validate_cache, io, profile))]
     #[allow(clippy::too_many_arguments, reason = "one flat call: the Python side has the models")]
     fn open_dataset(
         &self,
@@ -54,11 +55,13 @@ impl PyRuntime {
         order: &str,
         validate_cache: bool,
         io: &str,
+        profile: Option<&PyReadProfile>,
     ) -> PyResult<PyDataset> {
         let config = ReaderConfig { seed, prefetch_size, order: order_named(order)?, validate_cache, io: io_mode(io)? };
         let pool = Arc::clone(&self.pool);
         let dataset = py.detach(|| CachedDataset::open(pool, &paths, config)).map_err(|error| from_read(&error))?;
-        PyDataset::new(py, dataset)
+        let profile = profile.map(|profile| profile.0.clone()).unwrap_or_default();
+        PyDataset::new(py, dataset.with_profile(profile))
     }
 
     /// Open caches with a table that `TableView.save` wrote for them.
@@ -87,7 +90,7 @@ impl PyRuntime {
     }
 
     /// Write one source as `base/name` and return the cache's path.
-    #[pyo3(signature = (source, name, base, *, max_shard_bytes, compression, ratio, level, prefetch_size, progress))]
+    #[pyo3(signature = (source, name, base, *, max_shard_bytes, compression, ratio, level, prefetch_size, progress, profile))]
     #[allow(clippy::too_many_arguments, reason = "one flat call: the Python side has the models")]
     fn write_source(
         &self,
@@ -101,6 +104,7 @@ impl PyRuntime {
         level: Option<i32>,
         prefetch_size: usize,
         progress: &PyProgress,
+        profile: Option<&PyWriteProfile>,
     ) -> PyResult<PathBuf> {
         let algo = CompressionAlgo::from_name(compression)
             .ok_or_else(|| raise(INVALID_CONFIG, format!("unknown compression {compression:?}"), None, None))?;
@@ -109,6 +113,7 @@ impl PyRuntime {
             .map_err(|error| raise(INVALID_CONFIG, error.to_string(), None, None))?;
         let config =
             WriterConfig::new(max_shard_bytes, compression, prefetch_size).map_err(|error| from_write(&error))?;
+        let config = config.with_profile(profile.map(|profile| profile.0.clone()).unwrap_or_default());
         progress.0.source_started(name);
         let outcome = pull::write(py, &self.pool, source, name, &base, config, progress.0.as_ref());
         progress.0.source_finished(outcome.is_ok());

@@ -3,6 +3,7 @@
 
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use drt_format::constants::RECORD_PREFIX_LEN;
 use drt_format::{
@@ -14,6 +15,7 @@ use drt_metadata::Column;
 use crate::cache::{Cache, RecordMetadata};
 use crate::catalog::Catalog;
 use crate::mmap::prefetch;
+use crate::profile::{Profile, Stage};
 use crate::shard::Shard;
 use crate::{ReadError, RecordFault};
 
@@ -79,6 +81,8 @@ struct Buffers {
     record: Vec<u8>,
     /// JSON text to compare a record's with.
     json: Vec<u8>,
+    /// How long reading one record from its file took, when that is measured.
+    from_files: Duration,
 }
 
 /// One sample of a block.
@@ -146,7 +150,9 @@ impl Block {
     }
 
     /// Replace the block's samples by these, given as places in the catalog and sample ids.
-    pub(crate) fn fill(&mut self, samples: impl Iterator<Item = (u32, u64)>) {
+    pub(crate) fn fill(&mut self, samples: impl Iterator<Item = (u32, u64)>, profile: &Profile) {
+        let began = profile.start();
+        let mut decoded = Decoded::default();
         let catalog = Arc::clone(&self.catalog);
         self.rows.clear();
         self.buffers.arena.clear();
@@ -203,12 +209,39 @@ impl Block {
                     continue;
                 }
             }
-            match read(cache, row.sample, row.entry, &mut self.buffers) {
+            let reading = profile.start();
+            let outcome = read(cache, row.sample, row.entry, &mut self.buffers, profile);
+            let from_file = std::mem::take(&mut self.buffers.from_files);
+            if !matches!(outcome, Ok((Place::Deferred { .. }, _))) {
+                decoded.add(reading.elapsed().saturating_sub(from_file), row.entry.len);
+            }
+            match outcome {
                 Ok((place, metadata)) => (row.place, row.metadata) = (place, metadata),
                 Err(error) => failures.push((at, error)),
             }
         }
         black_box(touched);
+        if profile.is_on() {
+            let stored = self.rows.iter().map(|row| row.entry.len).sum();
+            profile.add(Stage::Decode, decoded.records, decoded.elapsed, decoded.bytes);
+            profile.add(Stage::PageIn, self.rows.len() as u64, began.elapsed().saturating_sub(decoded.elapsed), stored);
+        }
+    }
+}
+
+/// Records of a block that were not at hand as they are, and the time that took without reading files; for its profile.
+#[derive(Default)]
+struct Decoded {
+    records: u64,
+    bytes: u64,
+    elapsed: Duration,
+}
+
+impl Decoded {
+    fn add(&mut self, elapsed: Duration, bytes: u64) {
+        self.records += 1;
+        self.bytes += bytes;
+        self.elapsed += elapsed;
     }
 }
 
@@ -284,6 +317,7 @@ fn read(
     sample: u64,
     entry: IndexEntry,
     buffers: &mut Buffers,
+    profile: &Profile,
 ) -> Result<(Place, RecordMetadata), ReadError> {
     let shard = &cache.shards()[entry.shard as usize];
     let fault = |source: RecordFault| cache.record_error(sample, source);
@@ -299,6 +333,7 @@ fn read(
                 (RECORD_PREFIX_LEN + json.len(), metadata)
             }
             None => {
+                let began = profile.start();
                 let mut prefix = [0; RECORD_PREFIX_LEN];
                 shard.read_exact_at(entry.offset, &mut prefix)?;
                 let available = entry.len as usize - RECORD_PREFIX_LEN;
@@ -307,6 +342,7 @@ fn read(
                 let len = len.ok_or_else(|| format_fault(FormatError::RecordJsonLen { json_len, available }))?;
                 let mut json = vec![0; len];
                 shard.read_exact_at(entry.offset + RECORD_PREFIX_LEN as u64, &mut json)?;
+                buffers.from_files += began.elapsed();
                 let metadata = metadata_of(cache, sample, &json, &mut buffers.json).map_err(fault)?;
                 (RECORD_PREFIX_LEN + len, metadata)
             }
@@ -320,7 +356,9 @@ fn read(
         Some(record) => record,
         None => {
             buffers.record.resize(entry.len as usize, 0);
+            let began = profile.start();
             shard.read_exact_at(entry.offset, &mut buffers.record)?;
+            buffers.from_files += began.elapsed();
             &buffers.record
         }
     };

@@ -9,6 +9,7 @@ use crate::block::Block;
 use crate::catalog::Catalog;
 use crate::iter::{Sample, SampleIter};
 use crate::positions::Positions;
+use crate::profile::Profile;
 use crate::table::{ActiveTable, Attachment};
 use crate::view::{TableView, read_samples};
 use crate::{Order, ReadError, ReaderConfig};
@@ -24,6 +25,7 @@ pub struct CachedDataset {
     pool: Arc<WorkerPool>,
     catalog: Arc<Catalog>,
     config: ReaderConfig,
+    profile: Profile,
     state: Mutex<State>,
     #[cfg(feature = "polars")]
     pub(crate) frame: std::sync::OnceLock<polars_core::frame::DataFrame>,
@@ -64,10 +66,22 @@ impl CachedDataset {
             pool,
             catalog: Arc::new(catalog),
             config,
+            profile: Profile::default(),
             state: Mutex::new(state),
             #[cfg(feature = "polars")]
             frame: std::sync::OnceLock::new(),
         })
+    }
+
+    /// Measure the iterators that are made from now on.
+    #[must_use]
+    pub fn with_profile(self, profile: Profile) -> Self {
+        Self { profile, ..self }
+    }
+
+    /// Where time is counted: nowhere, unless [`with_profile`](Self::with_profile) was given a profile that is on.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -159,7 +173,7 @@ impl CachedDataset {
 
     fn view_of(&self, state: &State) -> TableView {
         let (pool, catalog, table) = (Arc::clone(&self.pool), Arc::clone(&self.catalog), Arc::clone(&state.table));
-        TableView::new(pool, catalog, table, self.config.prefetch_size)
+        TableView::new(pool, catalog, table, self.config.prefetch_size, self.profile.clone())
     }
 
     /// Read samples by identity, in the order asked for, wherever the stream is. Each block holds up to 64.

@@ -10,6 +10,7 @@ use crate::ReadError;
 use crate::block::{Block, SampleRef, read_ahead};
 use crate::catalog::Catalog;
 use crate::positions::Positions;
+use crate::profile::{Profile, Stage};
 use crate::table::ActiveTable;
 
 /// Samples that are prepared together at most.
@@ -31,6 +32,7 @@ pub(crate) struct Snapshot {
     pub(crate) table: Arc<ActiveTable>,
     pub(crate) plan: SamplingPlan,
     pub(crate) positions: Positions,
+    pub(crate) profile: Profile,
 }
 
 impl Snapshot {
@@ -51,8 +53,8 @@ impl Snapshot {
     fn fill(&self, block: &mut Block, at: u64, len: usize) {
         let mut rows = [0; BLOCK_LEN];
         let rows = &mut rows[..len];
-        self.samples(at, rows);
-        block.fill(rows.iter().map(|row| self.catalog.locate(*row)));
+        self.profile.measure(Stage::Draw, len as u64, 0, || self.samples(at, rows));
+        block.fill(rows.iter().map(|row| self.catalog.locate(*row)), &self.profile);
     }
 }
 
@@ -103,6 +105,11 @@ impl SampleIter {
     /// The threads that read for this iterator.
     pub fn pool(&self) -> &WorkerPool {
         &self.snapshot.pool
+    }
+
+    /// Where the time of this iterator is counted.
+    pub fn profile(&self) -> &Profile {
+        &self.snapshot.profile
     }
 
     /// How many samples may be prepared before they are asked for.
@@ -159,6 +166,7 @@ impl SampleIter {
                     })?;
                     *submitted += len;
                 }
+                let began = self.snapshot.profile.start();
                 let filled = loop {
                     if let Some(filled) = window.next_timeout(STEP) {
                         break filled;
@@ -169,6 +177,7 @@ impl SampleIter {
                         return Err(ReadError::Interrupted);
                     }
                 };
+                self.snapshot.profile.stop(began, Stage::Waiting, 1, 0);
                 let filled = match filled {
                     Ok(filled) => filled,
                     Err(error) => {
@@ -196,8 +205,10 @@ fn spawn_read_ahead(snapshot: &Snapshot, from: u64, until: u64) -> Result<(), Re
             let snapshot = snapshot_of_job;
             let mut rows = [0; BLOCK_LEN];
             let rows = &mut rows[..len as usize];
-            snapshot.samples(position, rows);
-            read_ahead(&snapshot.catalog, rows.iter().map(|row| snapshot.catalog.locate(*row)));
+            snapshot.profile.measure(Stage::ReadAhead, len, 0, || {
+                snapshot.samples(position, rows);
+                read_ahead(&snapshot.catalog, rows.iter().map(|row| snapshot.catalog.locate(*row)));
+            });
         })?;
         position += len;
     }

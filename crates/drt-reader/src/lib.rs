@@ -11,6 +11,7 @@ mod frame;
 mod iter;
 mod mmap;
 mod positions;
+pub mod profile;
 mod shard;
 mod table;
 mod table_file;

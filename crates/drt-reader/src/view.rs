@@ -9,6 +9,7 @@ use crate::block::Block;
 use crate::catalog::Catalog;
 use crate::iter::{BLOCK_LEN, SampleIter, Snapshot};
 use crate::positions::Positions;
+use crate::profile::Profile;
 use crate::table::ActiveTable;
 use crate::{Order, ReadError, ReaderConfig};
 
@@ -22,6 +23,7 @@ pub struct TableView {
     catalog: Arc<Catalog>,
     table: Arc<ActiveTable>,
     prefetch_size: usize,
+    profile: Profile,
 }
 
 impl TableView {
@@ -30,8 +32,9 @@ impl TableView {
         catalog: Arc<Catalog>,
         table: Arc<ActiveTable>,
         prefetch_size: usize,
+        profile: Profile,
     ) -> Self {
-        Self { pool, catalog, table, prefetch_size }
+        Self { pool, catalog, table, prefetch_size, profile }
     }
 
     /// Open caches and map a table that [`save`](Self::save) wrote for them. Rows and weights stay in the file, shared by all
@@ -50,7 +53,7 @@ impl TableView {
         pool.ensure_owner()?;
         let catalog = Catalog::open(&pool, paths, config.io, config.validate_cache)?;
         let table = ActiveTable::open(&catalog, table)?;
-        Ok(Self::new(pool, Arc::new(catalog), Arc::new(table), config.prefetch_size))
+        Ok(Self::new(pool, Arc::new(catalog), Arc::new(table), config.prefetch_size, Profile::default()))
     }
 
     /// Write the table to a new file, for [`open`](Self::open) in processes of the same program run: the file's form belongs to
@@ -110,6 +113,7 @@ impl TableView {
             table: Arc::clone(&self.table),
             plan,
             positions,
+            profile: self.profile.clone(),
         };
         Ok(SampleIter::new(snapshot, self.prefetch_size))
     }
@@ -138,7 +142,7 @@ pub(crate) fn read_samples(
     if !pooled {
         let fill = |chunk: &[(u32, u64)]| {
             let mut block = Block::new(Arc::clone(catalog));
-            block.fill(chunk.iter().copied());
+            block.fill(chunk.iter().copied(), &Profile::default());
             block
         };
         return Ok(samples.chunks(BLOCK_LEN).map(fill).collect());
@@ -149,7 +153,7 @@ pub(crate) fn read_samples(
         let (catalog, chunk) = (Arc::clone(catalog), chunk.to_vec());
         window.submit(move || {
             let mut block = Block::new(catalog);
-            block.fill(chunk.into_iter());
+            block.fill(chunk.into_iter(), &Profile::default());
             block
         })?;
     }

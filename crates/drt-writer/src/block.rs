@@ -1,10 +1,14 @@
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use drt_format::{
     CompressionAlgo, FormatError, MetadataValue, RecordHasher, RowEncoder, ShardCompression, record_checksum,
 };
 use drt_metadata::MetadataBuilder;
+use drt_runtime::Began;
+
+use crate::profile::{Profile, Stage};
 
 /// Bytes that several threads may read: how a large payload travels without being copied.
 pub type SharedPayload = Arc<dyn AsRef<[u8]> + Send + Sync>;
@@ -80,7 +84,11 @@ impl InputBlock {
         self,
         rows: &RowEncoder,
         compression: &ShardCompression,
+        profile: &Profile,
     ) -> Result<EncodedBlock, (u64, FormatError)> {
+        let began = profile.start();
+        let compresses = compression.algo != CompressionAlgo::None;
+        let (mut compressing, mut payload_bytes) = (Duration::ZERO, 0);
         let columns = self.metadata.columns();
         let mut buffer = Vec::with_capacity(self.arena.len() + self.payloads.len() * 96);
         let mut records = Vec::with_capacity(self.payloads.len());
@@ -94,11 +102,13 @@ impl InputBlock {
             };
             let payload_len = payload.len() as u64;
             // A large payload that is stored as it is goes from the caller's memory to the file.
-            let shared = if compression.algo == CompressionAlgo::None { shared.cloned() } else { None };
+            let shared = if compresses { None } else { shared.cloned() };
             if shared.is_none() {
+                let began = if compresses { profile.start() } else { Began::default() };
                 compression
                     .encode_payload(payload, &mut buffer)
                     .map_err(|error| (self.first_row + row as u64, error))?;
+                compressing += began.elapsed();
             }
             let inline = start..buffer.len();
             let checksum = match &shared {
@@ -109,9 +119,16 @@ impl InputBlock {
                     hasher.finish_reset()
                 }
             };
+            payload_bytes += payload_len;
             records.push(EncodedRecord { inline, shared, payload_len, checksum });
         }
-        Ok(EncodedBlock { metadata: self.metadata, buffer, records })
+        let encoded = EncodedBlock { metadata: self.metadata, buffer, records };
+        if profile.is_on() {
+            let records = encoded.records.len() as u64;
+            profile.add(Stage::Compression, records, compressing, payload_bytes);
+            profile.add(Stage::RecordEncode, records, began.elapsed().saturating_sub(compressing), encoded.num_bytes());
+        }
+        Ok(encoded)
     }
 }
 
@@ -138,6 +155,11 @@ pub(crate) struct EncodedBlock {
 }
 
 impl EncodedBlock {
+    /// Length of all records in bytes.
+    pub(crate) fn num_bytes(&self) -> u64 {
+        self.records.iter().map(EncodedRecord::len).sum()
+    }
+
     /// The bytes of a run of records, in as few slices as there are.
     pub(crate) fn slices(&self, records: Range<usize>) -> Vec<&[u8]> {
         let mut slices: Vec<&[u8]> = Vec::new();

@@ -2,6 +2,7 @@ use drt_format::ShardCompression;
 use drt_format::constants::DEFAULT_MAX_SHARD_BYTES;
 
 use crate::WriteError;
+use crate::profile::Profile;
 
 /// How a cache is written. The bytes of the cache depend on `max_shard_bytes` and `compression` alone.
 #[derive(Debug, Clone, PartialEq)]
@@ -9,11 +10,17 @@ pub struct WriterConfig {
     max_shard_bytes: u64,
     compression: ShardCompression,
     prefetch_size: usize,
+    profile: Profile,
 }
 
 impl Default for WriterConfig {
     fn default() -> Self {
-        Self { max_shard_bytes: DEFAULT_MAX_SHARD_BYTES, compression: ShardCompression::default(), prefetch_size: 64 }
+        Self {
+            max_shard_bytes: DEFAULT_MAX_SHARD_BYTES,
+            compression: ShardCompression::default(),
+            prefetch_size: 64,
+            profile: Profile::default(),
+        }
     }
 }
 
@@ -32,7 +39,7 @@ impl WriterConfig {
         if prefetch_size == 0 {
             return Err(WriteError::InvalidConfig { reason: "prefetch_size must be at least 1".into() });
         }
-        Ok(Self { max_shard_bytes, compression, prefetch_size })
+        Ok(Self { max_shard_bytes, compression, prefetch_size, profile: Profile::default() })
     }
 
     /// Bytes after which a new shard is begun.
@@ -48,5 +55,16 @@ impl WriterConfig {
     /// Blocks that may be on their way at one time.
     pub fn prefetch_size(&self) -> usize {
         self.prefetch_size
+    }
+
+    /// Measure what is written with this configuration.
+    #[must_use]
+    pub fn with_profile(self, profile: Profile) -> Self {
+        Self { profile, ..self }
+    }
+
+    /// Where time is counted: nowhere, unless [`with_profile`](Self::with_profile) was given a profile that is on.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
     }
 }

@@ -6,6 +6,7 @@ mod error;
 pub mod fs;
 mod gate;
 mod pipeline;
+pub mod profile;
 pub mod progress;
 mod publish;
 mod source;

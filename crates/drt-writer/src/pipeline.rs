@@ -10,10 +10,11 @@ use drt_format::{IndexEntry, RowEncoder, Sha256Digest, Sha256Hasher, ShardCompre
 use drt_metadata::MetadataBuilder;
 use drt_runtime::{CancelToken, PoolError, WorkerPool};
 
-use crate::WriteError;
 use crate::block::{EncodedBlock, InputBlock};
 use crate::fs::{CacheFile, CacheFs};
 use crate::gate::{Gate, Limits, Pass};
+use crate::profile::{Profile, Stage};
+use crate::{WriteError, WriterConfig};
 
 /// Full shards that may wait for the disk at one time.
 const MAX_UNSYNCED_FILES: usize = 32;
@@ -140,6 +141,7 @@ struct Shared {
     shards_dir: PathBuf,
     rows: RowEncoder,
     compression: ShardCompression,
+    profile: Profile,
     committed: Mutex<Committed>,
     files: Lane<ShardFiles>,
     hashes: Lane<ShardHashes>,
@@ -208,9 +210,10 @@ impl Shared {
             if self.stopped.is_cancelled() {
                 continue;
             }
-            for span in &task.spans {
-                self.write_span(&mut files, &task.block, span)?;
-            }
+            let (records, bytes) = (task.block.records.len() as u64, task.block.num_bytes());
+            self.profile.measure(Stage::DiskWrite, records, bytes, || {
+                task.spans.iter().try_for_each(|span| self.write_span(&mut files, &task.block, span))
+            })?;
         }
         Ok(())
     }
@@ -239,7 +242,7 @@ impl Shared {
         let path = self.shards_dir.join(shard_file_name(shard as u64));
         let open = Arc::clone(&self.unsynced);
         if Arc::strong_count(&open) > MAX_UNSYNCED_FILES {
-            return file.sync().map_err(WriteError::io("sync", path));
+            return self.sync(file.as_mut(), path);
         }
         let pass = self.gate.enter(0);
         self.spawn(move |shared| {
@@ -247,9 +250,14 @@ impl Shared {
             if shared.stopped.is_cancelled() {
                 return Ok(());
             }
-            file.sync().map_err(WriteError::io("sync", path))
+            shared.sync(file.as_mut(), path)
         });
         Ok(())
+    }
+
+    fn sync(&self, shard: &mut dyn CacheFile, path: PathBuf) -> Result<(), WriteError> {
+        let outcome = self.profile.measure(Stage::ShardFlush, 1, 0, || shard.sync());
+        outcome.map_err(WriteError::io("sync", path))
     }
 
     fn run_hashes(self: &Arc<Self>) -> Result<(), WriteError> {
@@ -258,9 +266,10 @@ impl Shared {
             if self.stopped.is_cancelled() {
                 continue;
             }
-            for span in &task.spans {
-                hashes.update(&task.block, span);
-            }
+            let (records, bytes) = (task.block.records.len() as u64, task.block.num_bytes());
+            self.profile.measure(Stage::ShardHash, records, bytes, || {
+                task.spans.iter().for_each(|span| hashes.update(&task.block, span));
+            });
         }
         Ok(())
     }
@@ -317,16 +326,16 @@ impl Pipeline {
         fs: Arc<dyn CacheFs>,
         shards_dir: PathBuf,
         rows: RowEncoder,
-        compression: ShardCompression,
-        max_shard_bytes: u64,
+        config: &WriterConfig,
     ) -> Self {
-        let committed = Committed { max_shard_bytes, ..Committed::default() };
+        let committed = Committed { max_shard_bytes: config.max_shard_bytes(), ..Committed::default() };
         let shared = Shared {
             pool,
             fs,
             shards_dir,
             rows,
-            compression,
+            compression: config.compression().clone(),
+            profile: config.profile().clone(),
             committed: Mutex::new(committed),
             files: Lane::new(ShardFiles { open: None }),
             hashes: Lane::new(ShardHashes::default()),
@@ -353,7 +362,7 @@ impl Pipeline {
                 return Ok(());
             }
             let block = block
-                .encode(&shared.rows, &shared.compression)
+                .encode(&shared.rows, &shared.compression, &shared.profile)
                 .map_err(|(row, source)| WriteError::Payload { row, source })?;
             shared.commit(number, block, pass);
             Ok(())

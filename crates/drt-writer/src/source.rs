@@ -4,6 +4,7 @@ use std::sync::Arc;
 use drt_format::MetadataValue;
 use drt_runtime::WorkerPool;
 
+use crate::profile::Stage;
 use crate::progress::ProgressSink;
 use crate::{CacheWriter, Payload, WriteError, WriterConfig};
 
@@ -95,7 +96,8 @@ pub fn write_cache(
     let mut writer = CacheWriter::create(Arc::clone(pool), base, source.name(), config.clone())?;
     loop {
         let row = writer.num_samples();
-        let Some(sample) = source.next_sample().map_err(|source| WriteError::Source { row, source })? else { break };
+        let sample = config.profile().measure(Stage::PythonNext, 1, 0, || source.next_sample());
+        let Some(sample) = sample.map_err(|source| WriteError::Source { row, source })? else { break };
         let metadata: Vec<_> = sample.metadata.iter().map(|(name, value)| (name.as_str(), value.as_value())).collect();
         progress.advanced(1, sample.data.len() as u64);
         let payload = if sample.data.len() < Payload::SHARE_FROM {

@@ -15,6 +15,7 @@ use crate::block::{InputBlock, Payload};
 use crate::fs::{CacheFile, CacheFs, StdFs};
 use crate::gate::Limits;
 use crate::pipeline::{Committed, Outcome, Pipeline};
+use crate::profile::Stage;
 use crate::publish::WorkDir;
 use crate::{WriteError, WriterConfig};
 
@@ -143,8 +144,7 @@ impl CacheWriter {
             Arc::clone(&self.fs),
             self.work.path().join(SHARDS_DIR),
             RowEncoder::new(&schema),
-            self.config.compression().clone(),
-            self.config.max_shard_bytes(),
+            &self.config,
         ));
         let block = InputBlock::new(row, MetadataBuilder::new(&schema));
         Ok(&self.state.insert(SchemaState { schema, block }).schema)
@@ -158,6 +158,14 @@ impl CacheWriter {
     /// # Panics
     /// Before [`fix_schema`](Self::fix_schema) or a first `push`.
     pub fn push_values(&mut self, payload: Payload<'_>, values: &[MetadataValue<'_>]) -> Result<(), WriteError> {
+        let began = self.config.profile().start();
+        let outcome = self.push_row(payload, values);
+        self.config.profile().stop(began, Stage::MetadataValidate, 1, 0);
+        outcome
+    }
+
+    #[inline]
+    fn push_row(&mut self, payload: Payload<'_>, values: &[MetadataValue<'_>]) -> Result<(), WriteError> {
         let row = self.num_samples;
         let SchemaState { schema, block } =
             self.state.as_mut().expect("the columns are fixed before values are pushed");
@@ -208,7 +216,8 @@ impl CacheWriter {
         }
         // Two blocks a thread keep every thread busy; fewer when the caller asked for less.
         let tasks = self.config.prefetch_size().min(2 * self.pool.num_workers());
-        pipeline.wait(Limits::Below { tasks, bytes: MAX_BYTES_IN_FLIGHT }, stop)?;
+        let limits = Limits::Below { tasks, bytes: MAX_BYTES_IN_FLIGHT };
+        self.config.profile().measure(Stage::IngressWait, 1, 0, || pipeline.wait(limits, stop))?;
         let next = InputBlock::new(self.num_samples, MetadataBuilder::new(schema));
         pipeline.submit(std::mem::replace(block, next));
         Ok(())
@@ -226,18 +235,20 @@ impl CacheWriter {
         else {
             return Err(WriteError::NoSamples);
         };
-        let Outcome { committed, digests } = pipeline.finish(stop)?;
+        let profile = self.config.profile().clone();
+        let Outcome { committed, digests } = profile.measure(Stage::FinishWait, 1, 0, || pipeline.finish(stop))?;
         let Committed { shards, index, checksums, metadata, .. } = committed;
 
         let metadata = metadata.unwrap_or_else(|| MetadataBuilder::new(&schema));
-        let metadata_sha256 = self.write_file(METADATA_FILE, |file| {
+        let metadata_sha256 = self.write_file(Stage::FinishMetadata, METADATA_FILE, |file| {
             metadata.write_ipc(&schema, file).map_err(|error| match error {
                 MetadataError::Write(error) => error,
                 other => io::Error::other(other),
             })
         })?;
-        let index_sha256 = self.write_file(INDEX_FILE, |file| file.write_all(&index))?;
-        let checksums_sha256 = self.write_file(RECORD_CHECKSUMS_FILE, |file| file.write_all(&checksums))?;
+        let index_sha256 = self.write_file(Stage::FinishIndex, INDEX_FILE, |file| file.write_all(&index))?;
+        let checksums_sha256 =
+            self.write_file(Stage::FinishChecksums, RECORD_CHECKSUMS_FILE, |file| file.write_all(&checksums))?;
 
         let shards = shards.iter().zip(digests).enumerate().map(|(number, (totals, sha256))| ShardEntry {
             name: shard_file_name(number as u64),
@@ -260,22 +271,25 @@ impl CacheWriter {
         let writer = WriterInfo { name: "dataset-rt".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
         let checksums = RecordChecksums { algo: RecordChecksumAlgo::Xxh3_64, sha256: checksums_sha256 };
         let manifest = manifest.with_writer(&writer).with_record_checksums(checksums);
-        self.write_file(MANIFEST_FILE, |file| file.write_all(&manifest.encode()))?;
-        self.work.publish(&self.name)
+        self.write_file(Stage::FinishManifest, MANIFEST_FILE, |file| file.write_all(&manifest.encode()))?;
+        profile.measure(Stage::Publish, 1, 0, || self.work.publish(&self.name))
     }
 
     /// Write one file of the cache, durably, and return its digest.
     fn write_file(
         &self,
+        stage: Stage,
         name: &str,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<Sha256Digest, WriteError> {
         let path = self.work.path().join(name);
-        let file = self.fs.create_file(&path).map_err(WriteError::io("create", &path))?;
-        let mut file = HashedFile { file, hasher: Sha256Hasher::new() };
-        write(&mut file).map_err(WriteError::io("write", &path))?;
-        file.file.sync().map_err(WriteError::io("sync", &path))?;
-        Ok(file.hasher.finish())
+        self.config.profile().measure(stage, 1, 0, || {
+            let file = self.fs.create_file(&path).map_err(WriteError::io("create", &path))?;
+            let mut file = HashedFile { file, hasher: Sha256Hasher::new() };
+            write(&mut file).map_err(WriteError::io("write", &path))?;
+            file.file.sync().map_err(WriteError::io("sync", &path))?;
+            Ok(file.hasher.finish())
+        })
     }
 }
 
