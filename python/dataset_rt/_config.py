@@ -1,11 +1,14 @@
-"""Configuration models: frozen, checked when built."""
+"""Configuration models: frozen, checked when built.
+
+They are said to be frozen where type checkers look, beside the base class.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
 CompressionAlgo: TypeAlias = Literal["none", "lz4", "zstd"]
@@ -15,7 +18,7 @@ Order: TypeAlias = Literal["weighted", "sequential", "permutation"]
 """Which row of the active table comes next."""
 
 
-class ShardCompression(BaseModel):
+class ShardCompression(BaseModel, frozen=True):
     """What is done to each payload on its way into a shard.
 
     Attributes:
@@ -25,8 +28,6 @@ class ShardCompression(BaseModel):
             nothing reads it.
         level: For `"zstd"` alone: 1 (fast) to 22 (small); 3 if not given.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     algo: CompressionAlgo = "none"
     ratio: float = Field(default=1.0, gt=0)
@@ -39,7 +40,7 @@ class ShardCompression(BaseModel):
         return self
 
 
-class WriterProfilerConfig(BaseModel):
+class WriterProfilerConfig(BaseModel, frozen=True):
     """Whether and where it is stored what the time of a write went into.
 
     Attributes:
@@ -50,13 +51,11 @@ class WriterProfilerConfig(BaseModel):
     Source: docs/guides/profiling.md.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     enabled: bool = False
     path: Path = Path("dataset_rt_profile.json")
 
 
-class ReaderProfilerConfig(BaseModel):
+class ReaderProfilerConfig(BaseModel, frozen=True):
     """Whether and where it is stored what the time of reading went into.
 
     Attributes:
@@ -68,13 +67,11 @@ class ReaderProfilerConfig(BaseModel):
     Source: docs/guides/profiling.md.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     enabled: bool = False
     path: Path = Path("dataset_rt_read_profile.json")
 
 
-class WriterConfig(BaseModel):
+class WriterConfig(BaseModel, frozen=True, extra="forbid"):
     """How caches are written. Their bytes depend on `max_shard_bytes` and `shard_compression` alone.
 
     Attributes:
@@ -91,8 +88,6 @@ class WriterConfig(BaseModel):
         profiler: Whether and where timings are stored; with processes those of all of them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     num_processes: int = Field(default=0, ge=0)
     process_timeout_seconds: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
     prefetch_size: int = Field(default=64, gt=0)
@@ -103,7 +98,7 @@ class WriterConfig(BaseModel):
     profiler: WriterProfilerConfig = WriterProfilerConfig()
 
 
-class ReaderConfig(BaseModel):
+class ReaderConfig(BaseModel, frozen=True, extra="forbid"):
     """How caches are opened and drawn from.
 
     Attributes:
@@ -119,8 +114,6 @@ class ReaderConfig(BaseModel):
             through the table and around, as `shuffle=False` does. `"permutation"` gives each active row once per epoch of as
             many samples as there are rows, in another order each time; repeated rows count as rows, and weights do not matter.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int
     prefetch_size: int = Field(default=64, gt=0)

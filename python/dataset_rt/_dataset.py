@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from dataset_rt._origin import Origin, origin_of
-from dataset_rt.exceptions import InvalidInputError, SampleIndexError
+from dataset_rt.exceptions import InvalidInputError, SampleIndexError, StoredColumnsIgnoredWarning
 
 if TYPE_CHECKING:
     import polars as pl
@@ -259,7 +259,9 @@ class CachedDataset:
         """Make another table active, for future iterators. Nothing on disk changes.
 
         Rows may be dropped, repeated and reordered, columns added and reordered. Samples keep their stored metadata, whatever the
-        table says in its stored columns. The stream begins anew, and the epoch length becomes the number of rows.
+        table says in its stored columns: where it says something else, a `StoredColumnsIgnoredWarning` is issued before the table
+        becomes active (a filter that makes it an error keeps the old table). The stream begins anew, and the epoch length becomes
+        the number of rows.
 
         Args:
             metadata: A frame with `cache_id` and `sample_id` (integers that are loaded), every stored column in its type, and
@@ -270,8 +272,12 @@ class CachedDataset:
             InvalidInputError: A column is missing or has another type, a row is unknown, a weight is not positive and finite, or
                 there are no rows (also a ValueError). The dataset is then as it was.
         """
-        columns = _deciding_columns(metadata, self._native.schema)
-        self._native.update_metadata(columns, _ActiveFrame(metadata.clone()))
+        native = self._native
+        columns = _deciding_columns(metadata, native.schema)
+        table, ignored = native.prepare_metadata(columns, _ActiveFrame(metadata.clone()))
+        if ignored:
+            _warn_of_ignored_columns(columns, ignored)
+        native.activate(table)
 
     def dump_config(self, path: str | Path) -> Path:
         """Save configuration, paths, active table and epoch length, so that any process can make this dataset again.
@@ -433,6 +439,39 @@ def _deciding_columns(metadata: object, schema: list[tuple[str, str]]) -> pl.Dat
         _refuse(f"the column 'weight' has type {weight.dtype} and must be numeric")
     columns = [metadata[name] for name in (*_ID_COLUMNS, *expected)]
     return pl.DataFrame([*columns, weight.cast(pl.Float64)])
+
+
+def _warn_of_ignored_columns(table: pl.DataFrame, ignored: list[tuple[str, int, int, int, bool | int | float | str]]) -> None:
+    """Say which stored columns a table changes, with the first row of the first of them."""
+    import warnings
+
+    names = tuple(name for name, *_ in ignored)
+    name, row, cache_id, sample_id, stored = ignored[0]
+    shown = ", ".join(repr(_shown(each)) for each in names[:_SHOWN_COLUMNS])
+    if len(names) > _SHOWN_COLUMNS:
+        shown += f" and {len(names) - _SHOWN_COLUMNS} more"
+    message = (
+        f"the table changes the stored {'column' if len(names) == 1 else 'columns'} {shown}, and samples keep what their caches "
+        f"hold: row {row} (cache_id {cache_id}, sample_id {sample_id}) has {_shown_value(table[name][row])} in {_shown(name)!r}, "
+        f"and the sample {_shown_value(stored)}; put new values into a column of another name"
+    )
+    warnings.warn(StoredColumnsIgnoredWarning(message, columns=names), stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """The `stacklevel` for the caller of this function that makes a warning point outside the package."""
+    import inspect
+
+    level, frame = 0, inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "dataset_rt":
+        level, frame = level + 1, frame.f_back
+    # This function's own frame was counted, and `stacklevel` counts its caller as 1.
+    return max(level, 1)
+
+
+def _shown_value(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 MetadataValue: TypeAlias = bool | int | float | str
 """One metadata value: 64-bit integers, finite floats."""
@@ -34,7 +34,13 @@ class CacheSource(Protocol):
         name: The cache's folder name: one plain path segment, at most 255 bytes, not `tmp`.
     """
 
-    name: str
+    if TYPE_CHECKING:
+        # Read-only, so that properties and frozen classes have one too. At run time there is nothing in the way of an attribute.
+        @property
+        def name(self) -> str: ...
+
+    else:
+        name: str
 
     def __iter__(self) -> Iterator[CacheInput]:
         """Yield the samples, one after another."""

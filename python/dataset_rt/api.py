@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         SampleIndexError,
         SourceError,
         StorageError,
+        StoredColumnsIgnoredWarning,
         UnsupportedVersionError,
     )
 
@@ -112,6 +113,7 @@ _HOMES = {
         "SampleIndexError",
         "SourceError",
         "StorageError",
+        "StoredColumnsIgnoredWarning",
         "UnsupportedVersionError",
     ),
 }
@@ -156,6 +158,7 @@ __all__ = [
     "ShardCompression",
     "SourceError",
     "StorageError",
+    "StoredColumnsIgnoredWarning",
     "UnsupportedVersionError",
     "WriterConfig",
     "WriterProfilerConfig",

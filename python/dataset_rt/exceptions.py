@@ -141,3 +141,17 @@ class StorageError(DatasetRTError, OSError, RuntimeError):
 
 class InternalError(DatasetRTError, RuntimeError):
     """A bug in DatasetRT. Please report it with the message."""
+
+
+class StoredColumnsIgnoredWarning(UserWarning):
+    """A table has other values in stored columns than the caches hold, and samples will have the caches' values.
+
+    Attributes:
+        columns: The names of these columns, in stored order.
+    """
+
+    columns: tuple[str, ...]
+
+    def __init__(self, message: str, *, columns: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.columns = columns

@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import dataset_rt as api
 import pytest
 from support import drt
 from support.child import TESTS, ChildDied, Lines
 from support.child import probe as start_probe
+from support.damage import assert_names_the_record, place
+from support.sources import noise
 
 pytestmark = pytest.mark.quick
 
@@ -194,3 +198,24 @@ def test_broken_structure_is_a_corrupt_cache(probe: Lines, case: str) -> None:
     answer = probe.ask({"paths": [str(DAMAGED / case / "cache")], "io": "mmap", "validate": False})
     error = answer["open"].get("error") or answer["read"]["error"]
     assert {"CorruptCacheError", "ValueError", "RuntimeError"} <= set(error["bases"]), error
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("size", [100, 100_000], ids=["small", "large"])
+@pytest.mark.parametrize("algo", ["none", "lz4"])
+def test_a_shard_that_loses_its_end_while_it_is_read_names_the_record(base: Path, algo: str, size: int) -> None:
+    path = drt.write(base, "a", [(noise(f"cut-{i}", size), {"i": i}) for i in range(8)], algo=algo)
+    dataset = drt.open_dataset(path, io="pread")
+    shard, offset, length = place(path, 7)
+    found = offset + length - 1
+    expected = os.path.getsize(shard)
+    os.truncate(shard, found)
+    cache_id = dataset.get_metadata()["cache_id"][0]
+    for read in (lambda: list(dataset), lambda: dataset.get_item(cache_id, 7), lambda: dataset.get_many([(cache_id, 7)] * 3)):
+        with pytest.raises(api.CorruptCacheError) as caught:
+            read()
+        assert_names_the_record(caught.value, path, 7)
+        assert f"cache {cache_id}, sample 7 " in str(caught.value)
+        assert caught.value.kind == "damaged-record"
+        assert f"had {expected} bytes when it was opened and has {found} now" in str(caught.value)
+    assert dataset.get_item(cache_id, 6).data == noise("cut-6", size)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dataset_rt as drt
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -326,6 +328,91 @@ def test_stored_columns_may_be_edited_and_samples_keep_the_stored_values(dataset
     dataset.update_metadata(given)
     assert_frame_equal(dataset.get_metadata(), given)
     assert [values.plain_sample(sample) for sample in dataset] == stored
+
+
+EDITS: dict[str, tuple[str, Any]] = {
+    "another int": ("label", 2**62),
+    "another float": ("score", -0.0),
+    "another bool": ("ok", None),
+    "another text": ("split", "trein"),
+    "a longer text": ("split", "a text that does not fit into sixteen bytes"),
+    "no int": ("label", None),
+    "no float": ("score", None),
+    "no text": ("split", None),
+}
+ARRANGEMENTS: dict[str, Callable[[Frame], Frame]] = {
+    "as it was": lambda frame: frame,
+    "new weights": lambda frame: frame.with_columns(weight=pl.col("sample_id") + 1.0),
+    "backwards": lambda frame: frame.reverse(),
+    "filtered": lambda frame: frame.filter(pl.col("sample_id") % 3 != 1),
+    "repeated": lambda frame: pl.concat([frame, frame]),
+    "in one chunk": lambda frame: frame.rechunk(),
+    "joined": lambda frame: frame.join(frame.select("cache_id", "sample_id"), on=["cache_id", "sample_id"]),
+    "shuffled": lambda frame: frame.sample(fraction=1.0, shuffle=True, seed=3),
+    "without chunks in common": lambda frame: pl.concat([frame[:3], frame[3:7], frame[7:]], rechunk=False),
+    "of other identity types": lambda frame: frame.with_columns(pl.col("sample_id").cast(pl.Int32)),
+}
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("arrange", ARRANGEMENTS.values(), ids=ARRANGEMENTS)
+def test_a_table_with_the_stored_values_is_taken_in_silence(dataset: Any, arrange: Callable[[Frame], Frame]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset.update_metadata(arrange(dataset.get_metadata()))
+        dataset.update_metadata(dataset.get_metadata())
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("arrange", ARRANGEMENTS.values(), ids=ARRANGEMENTS)
+@pytest.mark.parametrize(("name", "value"), EDITS.values(), ids=EDITS)
+def test_an_edited_stored_column_is_told_with_its_first_row(
+    dataset: Any, name: str, value: Any, arrange: Callable[[Frame], Frame]
+) -> None:
+    arranged = arrange(dataset.get_metadata())
+    for row in (arranged.height - 1, arranged.height // 2):  # the second is the first of two then
+        before = arranged[name][row]
+        edited = one_value(name, arranged.height - 1, value)(one_value(name, row, value)(arranged))
+        with pytest.warns(drt.StoredColumnsIgnoredWarning) as told:
+            dataset.update_metadata(edited)
+        (warning,) = told
+        assert warning.filename == __file__
+        assert warning.message.columns == (name,)
+        text = str(warning.message)
+        identity = f"(cache_id {arranged['cache_id'][row]}, sample_id {arranged['sample_id'][row]})"
+        assert f"row {row} {identity} has" in text and "put new values into a column of another name" in text
+        assert repr(before) in text and repr(value)[:40] in text and repr(name) in text
+        assert_frame_equal(dataset.get_metadata(), edited)
+
+
+@pytest.mark.ours
+def test_every_edited_column_is_told_and_rows_of_large_tables_are_found(base: Path) -> None:
+    rows = 70_000
+    content = ((b"", {"n": i, "x": i / 7, "even": i % 2 == 0, "text": f"text number {i % 1000}"}) for i in range(rows))
+    dataset = subject.open_dataset(subject.write(base, "large", content))
+    table = dataset.get_metadata()
+    names = ("even", "n", "text", "x")
+    for at in (0, 1023, 1024, 65_535, 65_536, rows - 1):
+        for given in (table, table.reverse(), table.sample(fraction=1.0, shuffle=True, seed=at)):
+            edited = given
+            for name in names:
+                edited = one_value(name, at, None)(edited)
+            with pytest.warns(drt.StoredColumnsIgnoredWarning, match=rf"'even', 'n', 'text', 'x'.* row {at} ") as told:
+                dataset.update_metadata(edited)
+            assert [warning.message.columns for warning in told] == [names]
+
+
+@pytest.mark.ours
+def test_a_warning_that_is_an_error_keeps_the_old_table(dataset: Any) -> None:
+    dataset.set_epoch_len(4)
+    assert subject.ids(dataset) == [0, 1, 2, 3]
+    before = state(dataset)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", drt.StoredColumnsIgnoredWarning)
+        with pytest.raises(drt.StoredColumnsIgnoredWarning):
+            dataset.update_metadata(replaced("label", 7, pl.Int64)(before[0]))
+    assert_frame_equal(dataset.get_metadata(), before[0])
+    assert len(dataset) == before[1] and subject.ids(dataset) == [4, 5, 0, 1]
 
 
 def test_an_update_sets_the_length_and_rewinds(dataset: Any) -> None:

@@ -143,12 +143,9 @@ impl ShardCompression {
         }
     }
 
-    /// Appends the stored form of a payload to `out`.
-    ///
-    /// # Errors
-    /// As [`encode_payload`].
-    pub fn encode_payload(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
-        encode_at(self.algo, self.level.unwrap_or(ZSTD_DEFAULT_LEVEL), payload, out)
+    /// An encoder for payloads of such a shard.
+    pub fn encoder(&self) -> PayloadEncoder {
+        PayloadEncoder { algo: self.algo, level: self.level.unwrap_or(ZSTD_DEFAULT_LEVEL), zstd: None }
     }
 }
 
@@ -211,9 +208,8 @@ fn zstd_len(stored: &[u8]) -> Result<usize, FormatError> {
 }
 
 thread_local! {
-    /// Decoders and encoders are large, and made once a thread.
+    /// A decoder takes about 100 kB, and is made once a thread.
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
-    static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
 }
 
 fn decompress_zstd(stored: &[u8], out: &mut [u8]) -> Result<usize, FormatError> {
@@ -233,26 +229,19 @@ fn decompress_zstd(stored: &[u8], out: &mut [u8]) -> Result<usize, FormatError> 
 }
 
 /// Appends one frame that tells its content's length.
-fn compress_zstd(level: i32, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
-    let failed = |error: std::io::Error| FormatError::ZstdFrame { problem: error.to_string() };
-    COMPRESSOR.with_borrow_mut(|compressor| {
-        let compressor = match compressor {
-            Some((made_for, compressor)) if *made_for == level => compressor,
-            _ => &mut compressor.insert((level, Compressor::new(level).map_err(failed)?)).1,
-        };
-        let start = out.len();
-        out.resize(start + zstd_safe::compress_bound(payload.len()), 0);
-        match compressor.compress_to_buffer(payload, &mut out[start..]) {
-            Ok(len) => {
-                out.truncate(start + len);
-                Ok(())
-            }
-            Err(error) => {
-                out.truncate(start);
-                Err(failed(error))
-            }
+fn compress_zstd(compressor: &mut Compressor<'_>, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+    let start = out.len();
+    out.resize(start + zstd_safe::compress_bound(payload.len()), 0);
+    match compressor.compress_to_buffer(payload, &mut out[start..]) {
+        Ok(len) => {
+            out.truncate(start + len);
+            Ok(())
         }
-    })
+        Err(error) => {
+            out.truncate(start);
+            Err(FormatError::ZstdFrame { problem: error.to_string() })
+        }
+    }
 }
 
 /// Decodes a stored payload into `out`, which has exactly [`payload_len`] bytes.
@@ -297,31 +286,69 @@ fn demand_len(expected: usize, found: usize) -> Result<(), FormatError> {
 /// [`FormatError::PayloadTooLong`] past [`CompressionAlgo::max_payload_len`]; `out` is then
 /// unchanged.
 pub fn encode_payload(algo: CompressionAlgo, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
-    encode_at(algo, ZSTD_DEFAULT_LEVEL, payload, out)
+    PayloadEncoder { algo, level: ZSTD_DEFAULT_LEVEL, zstd: None }.encode(payload, out)
 }
 
-fn encode_at(algo: CompressionAlgo, level: i32, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
-    match algo {
-        CompressionAlgo::Zstd => return compress_zstd(level, payload, out),
-        CompressionAlgo::None => out.extend_from_slice(payload),
-        CompressionAlgo::Lz4 => {
-            let len = u32::try_from(payload.len()).map_err(|_| FormatError::PayloadTooLong {
-                len: payload.len(),
-                algo,
-                limit: algo.max_payload_len(),
-            })?;
-            let start = out.len();
-            out.extend_from_slice(&len.to_le_bytes());
-            let block_start = out.len();
-            out.resize(block_start + block::get_maximum_output_size(payload.len()), 0);
-            match block::compress_into(payload, &mut out[block_start..]) {
-                Ok(block_len) => out.truncate(block_start + block_len),
-                Err(error) => {
-                    // Not reachable: the room is the compressor's own upper bound.
-                    out.truncate(start);
-                    return Err(FormatError::Lz4Block { problem: error.to_string() });
-                }
+/// Encodes payloads of one shard compression, one after another.
+///
+/// For Zstandard it keeps the memory that a payload took to compress, up to hundreds of megabytes
+/// at the highest levels, for the next one: drop it when no more come.
+pub struct PayloadEncoder {
+    algo: CompressionAlgo,
+    level: i32,
+    zstd: Option<Compressor<'static>>,
+}
+
+impl fmt::Debug for PayloadEncoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PayloadEncoder").field("algo", &self.algo).field("level", &self.level).finish_non_exhaustive()
+    }
+}
+
+impl PayloadEncoder {
+    /// Appends the stored form of a payload to `out`.
+    ///
+    /// # Errors
+    /// As [`encode_payload`].
+    pub fn encode(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+        match self.algo {
+            CompressionAlgo::Zstd => {
+                let compressor = match &mut self.zstd {
+                    Some(compressor) => compressor,
+                    None => self.zstd.insert(
+                        Compressor::new(self.level)
+                            .map_err(|error| FormatError::ZstdFrame { problem: error.to_string() })?,
+                    ),
+                };
+                compress_zstd(compressor, payload, out)
             }
+            CompressionAlgo::None => {
+                out.extend_from_slice(payload);
+                Ok(())
+            }
+            CompressionAlgo::Lz4 => compress_lz4(payload, out),
+        }
+    }
+}
+
+/// Appends the payload's length and one block.
+fn compress_lz4(payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+    let algo = CompressionAlgo::Lz4;
+    let len = u32::try_from(payload.len()).map_err(|_| FormatError::PayloadTooLong {
+        len: payload.len(),
+        algo,
+        limit: algo.max_payload_len(),
+    })?;
+    let start = out.len();
+    out.extend_from_slice(&len.to_le_bytes());
+    let block_start = out.len();
+    out.resize(block_start + block::get_maximum_output_size(payload.len()), 0);
+    match block::compress_into(payload, &mut out[block_start..]) {
+        Ok(block_len) => out.truncate(block_start + block_len),
+        Err(error) => {
+            // Not reachable: the room is the compressor's own upper bound.
+            out.truncate(start);
+            return Err(FormatError::Lz4Block { problem: error.to_string() });
         }
     }
     Ok(())
@@ -501,7 +528,7 @@ mod tests {
         let len_at = |level| {
             let mut out = Vec::new();
             let compression = ShardCompression::new(CompressionAlgo::Zstd, 1.0).unwrap().with_level(level).unwrap();
-            compression.encode_payload(&text, &mut out).unwrap();
+            compression.encoder().encode(&text, &mut out).unwrap();
             assert_eq!(decode(CompressionAlgo::Zstd, &out).as_ref(), Ok(&text));
             out.len()
         };

@@ -20,7 +20,9 @@ mod version;
 pub use self::checksum::{
     RecordChecksumAlgo, RecordChecksumsView, RecordHasher, Sha256Digest, Sha256Hasher, record_checksum,
 };
-pub use self::compression::{CompressionAlgo, Ratio, ShardCompression, decode_payload, encode_payload, payload_len};
+pub use self::compression::{
+    CompressionAlgo, PayloadEncoder, Ratio, ShardCompression, decode_payload, encode_payload, payload_len,
+};
 pub use self::error::FormatError;
 pub use self::ids::{CacheId, SampleId};
 pub use self::index::{IndexEntry, IndexView};

@@ -127,6 +127,12 @@ impl MetadataTable {
         self.nulls.is_some()
     }
 
+    /// The batches in order, each with its rows.
+    pub fn batches(&self) -> impl Iterator<Item = (std::ops::Range<u64>, &[Column])> {
+        let rows = self.starts.windows(2).map(|pair| pair[0]..pair[1]);
+        rows.zip(self.batches.iter().map(|batch| batch.columns.as_slice()))
+    }
+
     /// The columns of the batch that holds a row, and the row's place in that batch.
     ///
     /// # Panics

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use drt_reader::profile::Profile;
-use drt_reader::{Block, CachedDataset, SampleIter};
+use drt_reader::{ActiveTable, Attachment, Block, CachedDataset, PreparedTable, SampleIter};
 use drt_runtime::WorkerPool;
 use drt_writer::fs::StdFs;
 use drt_writer::{UpgradeStatus, UpgradeTarget, upgrade_manifests};
@@ -12,8 +12,8 @@ use pyo3::types::PyList;
 use crate::error::from_read;
 use crate::frame;
 use crate::iter::PySampleIterator;
-use crate::portion::Portion;
-use crate::sample::SampleBuilder;
+use crate::portion::{Portion, Turns, wait};
+use crate::sample::{SampleBuilder, to_python};
 use crate::view::PyTableView;
 
 /// The dataset behind a `CachedDataset`.
@@ -23,6 +23,13 @@ pub(crate) struct PyDataset {
     builder: Arc<SampleBuilder>,
 }
 
+/// A table that was checked and can be made the active one.
+#[pyclass(name = "PreparedTable", module = "dataset_rt._native", frozen)]
+pub(crate) struct PyPreparedTable(Arc<ActiveTable>);
+
+/// A stored column's name, the first row with another value, that row's identity, and the value that the cache holds.
+type IgnoredColumn<'py> = (String, usize, u64, u64, Bound<'py, PyAny>);
+
 impl PyDataset {
     pub(crate) fn new(py: Python<'_>, dataset: CachedDataset) -> PyResult<Self> {
         let builder = Arc::new(SampleBuilder::new(py, dataset.catalog())?);
@@ -30,7 +37,7 @@ impl PyDataset {
     }
 
     fn samples(&self, py: Python<'_>, ids: Vec<(u64, u64)>) -> PyResult<Vec<Py<PyAny>>> {
-        let blocks = py.detach(|| self.dataset.get_many(&ids)).map_err(|error| from_read(&error))?;
+        let blocks = wait(py, |stop| self.dataset.get_many(&ids, stop))?.map_err(|error| from_read(&error))?;
         build_samples(py, blocks, self.dataset.pool(), &self.builder)
     }
 }
@@ -47,7 +54,9 @@ pub(crate) fn build_samples(
     let mut texts = builder.new_texts();
     let unmeasured = Profile::default();
     let mut copied = 1;
+    let mut turns = Turns::new();
     for current in 0..portions.len() {
+        turns.pause(py)?;
         // While one portion's objects are built, each of the threads copies another one's payloads.
         let ahead = portions.len().min(current + 1 + pool.num_workers());
         for portion in portions[..ahead].iter_mut().skip(copied.max(current + 1)) {
@@ -114,20 +123,43 @@ impl PyDataset {
         frame::to_python(py, frame)
     }
 
-    /// Make a frame the active table. `columns` has those that decide, `original` is what `metadata` gives back.
-    fn update_metadata(&self, py: Python<'_>, columns: &Bound<'_, PyAny>, original: Py<PyAny>) -> PyResult<()> {
+    /// Check a frame that is to be the active table. `columns` has those that decide, `original` is what `metadata` gives back.
+    ///
+    /// With the table come the stored columns whose values are other ones in the frame: each one's name, its first row that
+    /// differs, the identity of that row, and the value that the cache holds.
+    fn prepare_metadata<'py>(
+        &self,
+        py: Python<'py>,
+        columns: &Bound<'_, PyAny>,
+        original: Py<PyAny>,
+    ) -> PyResult<(PyPreparedTable, Vec<IgnoredColumn<'py>>)> {
         let frame = frame::from_python(columns)?;
-        py.detach(|| self.dataset.update_metadata(&frame, Some(Arc::new(original)))).map_err(|error| from_read(&error))
+        let attachment: Attachment = Arc::new(original);
+        let prepared = wait(py, |stop| self.dataset.prepare_metadata(&frame, Some(attachment), stop))?;
+        let PreparedTable { table, ignored } = prepared.map_err(|error| from_read(&error))?;
+        let ignored = ignored.into_iter().map(|column| {
+            let stored = to_python(py, column.stored);
+            (column.name.to_owned(), column.row, column.cache_id.get(), column.sample_id, stored)
+        });
+        Ok((PyPreparedTable(table), ignored.collect()))
+    }
+
+    /// Make a table that this dataset prepared the active one.
+    fn activate(&self, table: &PyPreparedTable) -> PyResult<()> {
+        self.dataset.activate(Arc::clone(&table.0)).map_err(|error| from_read(&error))
     }
 
     /// Give manifests of format 2 the identities that their caches have here: what was done, and which manifest stopped it.
     #[allow(clippy::type_complexity, reason = "two parts of one answer, taken apart at once")]
-    fn update_manifests(&self, py: Python<'_>) -> (Vec<(PathBuf, u64, &'static str)>, Option<(PathBuf, String)>) {
+    fn update_manifests(
+        &self,
+        py: Python<'_>,
+    ) -> PyResult<(Vec<(PathBuf, u64, &'static str)>, Option<(PathBuf, String)>)> {
         let caches = self.dataset.catalog().caches();
         let targets: Vec<_> = (caches.iter())
             .map(|cache| UpgradeTarget { cache: cache.path(), cache_id: cache.id(), opened: cache.manifest() })
             .collect();
-        let (entries, failure) = match py.detach(|| upgrade_manifests(&StdFs, &targets)) {
+        let (entries, failure) = match wait(py, |stop| upgrade_manifests(&StdFs, &targets, stop))? {
             Ok(entries) => (entries, None),
             Err(error) => {
                 let message = error.to_string();
@@ -140,6 +172,6 @@ impl PyDataset {
             UpgradeStatus::DurabilityUnknown => "durability_unknown",
         };
         let entries = entries.into_iter().map(|entry| (entry.path, entry.cache_id.get(), status(entry.status)));
-        (entries.collect(), failure)
+        Ok((entries.collect(), failure))
     }
 }

@@ -15,7 +15,7 @@ mod view;
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]
-    use crate::dataset::PyDataset;
+    use crate::dataset::{PyDataset, PyPreparedTable};
     #[pymodule_export]
     use crate::error::error_kinds;
     #[pymodule_export]

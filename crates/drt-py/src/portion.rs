@@ -7,11 +7,12 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use drt_reader::profile::{Profile, Stage};
 use drt_reader::{Block, ReadError};
 use drt_runtime::{OfferedJob, PoolError, WorkerPool};
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -59,15 +60,68 @@ impl UnseenBytes {
 /// How long a wait lasts before its owner looks whether it should stop.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Wait with the interpreter unlocked, and look for signals now and then.
+/// How often signals are looked for: more rarely than that, the interpreter may be asked for them.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// Wait or work with the interpreter unlocked, and look for signals now and then. What is given to `waiting` may be asked as
+/// often as it likes.
 pub(crate) fn wait<T: Send>(py: Python<'_>, waiting: impl FnOnce(&mut dyn FnMut() -> bool) -> T + Send) -> PyResult<T> {
     let mut signal = None;
+    let mut looked = Instant::now();
     let mut stop = || {
-        signal = Python::attach(|py| py.check_signals()).err();
+        if signal.is_none() && looked.elapsed() >= LOOK_EVERY {
+            signal = Python::attach(|py| py.check_signals()).err();
+            looked = Instant::now();
+        }
         signal.is_some()
     };
     let outcome = py.detach(|| waiting(&mut stop));
     signal.map_or(Ok(outcome), Err)
+}
+
+/// How long a loop over Python objects runs before others have their turn.
+const TURN: Duration = Duration::from_millis(1);
+
+/// Lets other threads and signals have their turn in a loop that needs the interpreter.
+pub(crate) struct Turns(Instant);
+
+impl Turns {
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Is it time to let others have their turn? Then do.
+    #[inline]
+    pub(crate) fn pause(&mut self, py: Python<'_>) -> PyResult<()> {
+        if self.0.elapsed() < TURN {
+            return Ok(());
+        }
+        // Whoever waits for the interpreter gets it here.
+        py.detach(|| ());
+        self.0 = Instant::now();
+        py.check_signals()
+    }
+}
+
+/// Bytes that are copied in one go with the interpreter locked.
+const COPIED_AT_ONCE: usize = 256 * 1024;
+
+/// The content of a contiguous buffer as `bytes`, letting other threads run meanwhile. What they change in it may be in the copy
+/// or not, as with any buffer.
+pub(crate) fn copy_buffer<'py>(py: Python<'py>, buffer: &PyUntypedBuffer) -> PyResult<Bound<'py, PyAny>> {
+    let len = buffer.len_bytes();
+    let mut bytes = UnseenBytes::new(py, len)?;
+    let mut turns = Turns::new();
+    for (at, piece) in (0..).step_by(COPIED_AT_ONCE).zip(bytes.content().chunks_mut(COPIED_AT_ONCE)) {
+        // SAFETY: the buffer is contiguous and has `len` bytes, which stay where they are as long as it is held. The interpreter
+        // is locked, so no Python code writes to them during this copy, and nobody else knows the memory that it goes to.
+        unsafe {
+            let source = buffer.buf_ptr().cast::<u8>().add(at);
+            std::ptr::copy_nonoverlapping(source, piece.as_mut_ptr(), piece.len());
+        }
+        turns.pause(py)?;
+    }
+    Ok(bytes.object.into_bound(py))
 }
 
 /// A payload as `bytes` with the interpreter unlocked while it is read; for those that are not copied ahead.

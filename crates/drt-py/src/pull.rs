@@ -9,6 +9,7 @@ use drt_runtime::WorkerPool;
 use drt_writer::profile::{Profile, Stage};
 use drt_writer::progress::ProgressSink;
 use drt_writer::{CacheWriter, Payload, WriteError, WriterConfig};
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyException, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -18,6 +19,8 @@ use pyo3::types::{
 };
 
 use crate::error::{INVALID_SAMPLE, SOURCE_RAISED, from_write, raise};
+use crate::portion::{copy_buffer, wait};
+use crate::sample::LARGE_COPY;
 
 /// How often the progress of a slow source is told.
 const TELL_EVERY: Duration = Duration::from_millis(100);
@@ -49,18 +52,9 @@ pub(crate) fn write(
 /// Run something that waits, unlocked, looking for signals meanwhile.
 fn interruptible<T: Send>(
     py: Python<'_>,
-    wait: impl Send + FnOnce(&mut dyn FnMut() -> bool) -> Result<T, WriteError>,
+    waiting: impl Send + FnOnce(&mut dyn FnMut() -> bool) -> Result<T, WriteError>,
 ) -> PyResult<T> {
-    let mut signal = None;
-    let mut stop = || {
-        signal = Python::attach(|py| py.check_signals()).err();
-        signal.is_some()
-    };
-    let outcome = py.detach(|| wait(&mut stop));
-    match signal {
-        Some(error) => Err(error),
-        None => outcome.map_err(|error| from_write(&error)),
-    }
+    wait(py, waiting)?.map_err(|error| from_write(&error))
 }
 
 fn pull_all(
@@ -259,7 +253,12 @@ fn as_bytes(data: &Bound<'_, PyAny>, row: u64) -> PyResult<PyBackedBytes> {
         let reason = format!("data must be bytes or an array of plain values; got {found}: serialize it first");
         return Err(bad_sample(row, reason));
     }
-    let bytes = view.call_method0("tobytes").map_err(refused)?;
+    let buffer = PyUntypedBuffer::get(&view).map_err(refused)?;
+    let bytes = if buffer.len_bytes() >= LARGE_COPY && buffer.is_c_contiguous() {
+        copy_buffer(data.py(), &buffer)?
+    } else {
+        view.call_method0("tobytes").map_err(refused)?
+    };
     Ok(bytes.cast_into::<PyBytes>().map_err(|error| refused(error.into()))?.into())
 }
 

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::dataset::PyDataset;
 use crate::error::{INVALID_CONFIG, from_pool, from_read, from_write, raise};
+use crate::portion::wait;
 use crate::profile::{PyReadProfile, PyWriteProfile};
 use crate::pull;
 use crate::sample::SampleBuilder;
@@ -59,7 +60,8 @@ impl PyRuntime {
     ) -> PyResult<PyDataset> {
         let config = ReaderConfig { seed, prefetch_size, order: order_named(order)?, validate_cache, io: io_mode(io)? };
         let pool = Arc::clone(&self.pool);
-        let dataset = py.detach(|| CachedDataset::open(pool, &paths, config)).map_err(|error| from_read(&error))?;
+        let dataset = wait(py, |stop| CachedDataset::open_unless(pool, &paths, config, stop))?;
+        let dataset = dataset.map_err(|error| from_read(&error))?;
         let profile = profile.map(|profile| profile.0.clone()).unwrap_or_default();
         PyDataset::new(py, dataset.with_profile(profile))
     }
@@ -77,7 +79,8 @@ impl PyRuntime {
     ) -> PyResult<PyTableView> {
         let config = ReaderConfig { prefetch_size, validate_cache, io: io_mode(io)?, ..ReaderConfig::new(0) };
         let pool = Arc::clone(&self.pool);
-        let view = py.detach(|| TableView::open(pool, &paths, &table, config)).map_err(|error| from_read(&error))?;
+        let view = wait(py, |stop| TableView::open(pool, &paths, &table, config, stop))?;
+        let view = view.map_err(|error| from_read(&error))?;
         let builder = SampleBuilder::new(py, view.catalog())?;
         Ok(PyTableView::new(view, Arc::new(builder)))
     }
@@ -85,7 +88,8 @@ impl PyRuntime {
     /// Is there a cache at the path that can be used? Raises what opening it would.
     #[pyo3(signature = (path, *, validate_cache))]
     fn check_cache(&self, py: Python<'_>, path: PathBuf, validate_cache: bool) -> PyResult<()> {
-        py.detach(|| Cache::open(&path, 0, IoMode::Mmap, validate_cache)).map_err(|error| from_read(&error))?;
+        let cache = wait(py, |stop| Cache::open(&path, 0, IoMode::Mmap, validate_cache, stop))?;
+        cache.map_err(|error| from_read(&error))?;
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use crate::error::from_read;
 use crate::portion::{LARGE_PAYLOAD, read_payload};
 
 /// From this length on even copying within memory takes long enough to let other threads run.
-const LARGE_COPY: usize = 256 * 1024;
+pub(crate) const LARGE_COPY: usize = 256 * 1024;
 /// Fields of a `CachedSample`.
 const NUM_FIELDS: isize = 4;
 
@@ -95,13 +95,7 @@ impl SampleBuilder {
             }
         } else {
             for (column, key) in self.keys.iter().enumerate() {
-                let value = match sample.metadata(column).ok_or_else(changed)? {
-                    MetadataValue::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
-                    MetadataValue::Int(value) => PyInt::new(py, value).into_any(),
-                    MetadataValue::Float(value) => PyFloat::new(py, value).into_any(),
-                    MetadataValue::String(value) => PyString::new(py, value).into_any(),
-                };
-                set(&metadata, key, value)?;
+                set(&metadata, key, to_python(py, sample.metadata(column).ok_or_else(changed)?))?;
             }
         }
         Ok(metadata.into_any())
@@ -134,6 +128,16 @@ impl SampleBuilder {
             }
             Ok(Bound::from_owned_ptr(py, tuple))
         }
+    }
+}
+
+/// A metadata value as a Python object.
+pub(crate) fn to_python<'py>(py: Python<'py>, value: MetadataValue<'_>) -> Bound<'py, PyAny> {
+    match value {
+        MetadataValue::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
+        MetadataValue::Int(value) => PyInt::new(py, value).into_any(),
+        MetadataValue::Float(value) => PyFloat::new(py, value).into_any(),
+        MetadataValue::String(value) => PyString::new(py, value).into_any(),
     }
 }
 

@@ -12,6 +12,7 @@ use pyo3::types::PyList;
 use crate::dataset::build_samples;
 use crate::error::{INVALID_CONFIG, from_read, from_sampler, raise};
 use crate::iter::PySampleIterator;
+use crate::portion::wait;
 use crate::sample::SampleBuilder;
 
 /// A table as it was at one moment: the rows of a `Dataset`, or of a file that another process saved.
@@ -65,7 +66,7 @@ impl PyTableView {
     /// Read rows by their number, in the order asked for.
     fn read<'py>(&self, py: Python<'py>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let rows = row_numbers(rows)?;
-        let blocks = py.detach(|| self.view.get_rows(&rows)).map_err(|error| from_read(&error))?;
+        let blocks = wait(py, |stop| self.view.get_rows(&rows, stop))?.map_err(|error| from_read(&error))?;
         PyList::new(py, build_samples(py, blocks, self.view.pool(), &self.builder)?)
     }
 

@@ -335,13 +335,13 @@ fn read(
             None => {
                 let began = profile.start();
                 let mut prefix = [0; RECORD_PREFIX_LEN];
-                shard.read_exact_at(entry.offset, &mut prefix)?;
+                cache.read_record(sample, entry.offset, &mut prefix)?;
                 let available = entry.len as usize - RECORD_PREFIX_LEN;
                 let json_len = u64::from_le_bytes(prefix);
                 let len = usize::try_from(json_len).ok().filter(|len| *len <= available);
                 let len = len.ok_or_else(|| format_fault(FormatError::RecordJsonLen { json_len, available }))?;
                 let mut json = vec![0; len];
-                shard.read_exact_at(entry.offset + RECORD_PREFIX_LEN as u64, &mut json)?;
+                cache.read_record(sample, entry.offset + RECORD_PREFIX_LEN as u64, &mut json)?;
                 buffers.from_files += began.elapsed();
                 let metadata = metadata_of(cache, sample, &json, &mut buffers.json).map_err(fault)?;
                 (RECORD_PREFIX_LEN + len, metadata)
@@ -357,7 +357,7 @@ fn read(
         None => {
             buffers.record.resize(entry.len as usize, 0);
             let began = profile.start();
-            shard.read_exact_at(entry.offset, &mut buffers.record)?;
+            cache.read_record(sample, entry.offset, &mut buffers.record)?;
             buffers.from_files += began.elapsed();
             &buffers.record
         }
@@ -485,14 +485,13 @@ impl<'a> SampleRef<'a> {
         };
         assert_eq!(out.len(), *len, "the buffer has the payload's length");
         let cache = self.cache();
-        let shard = &cache.shards()[entry.shard as usize];
-        shard.read_exact_at(entry.offset + *head_len as u64, out)?;
+        cache.read_record(*sample, entry.offset + *head_len as u64, out)?;
         if cache.is_verified(*sample) {
             return Ok(());
         }
         if let Some(expected) = cache.expected_checksum(*sample) {
             let mut head = vec![0; *head_len];
-            shard.read_exact_at(entry.offset, &mut head)?;
+            cache.read_record(*sample, entry.offset, &mut head)?;
             let mut hasher = RecordHasher::new();
             hasher.update(&head);
             hasher.update(out);

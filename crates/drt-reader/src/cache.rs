@@ -17,6 +17,9 @@ use crate::mmap::{MappedFile, prefetch};
 use crate::shard::{Shard, open_file};
 use crate::{IoMode, ReadError, RecordFault};
 
+/// Bytes that are hashed before anybody looks whether to stop.
+const HASHED_AT_ONCE: usize = 1 << 20;
+
 /// One published cache: index and metadata mapped, shards tied to the files that were there.
 #[derive(Debug)]
 pub struct Cache {
@@ -69,12 +72,20 @@ impl Cache {
     /// metadata table. With `validate_cache` also the SHA-256 of every file; each record is then compared with the table
     /// when it is read.
     ///
-    /// `legacy_id` is the identity of a cache whose manifest has none (format version 2).
+    /// `legacy_id` is the identity of a cache whose manifest has none (format version 2). `stop` is asked whether to give up
+    /// with every file, and every megabyte that is read.
     ///
     /// # Errors
     /// `CacheNotFound`, `NotACache`, `Format`, `Metadata`, `MissingFile`, `LengthMismatch`, `SampleCountMismatch`,
-    /// `ChecksumMismatch`, `Io`.
-    pub fn open(path: &Path, legacy_id: u64, io: IoMode, validate_cache: bool) -> Result<Self, ReadError> {
+    /// `ChecksumMismatch`, `Io`, and `Interrupted` when `stop` said so.
+    pub fn open(
+        path: &Path,
+        legacy_id: u64,
+        io: IoMode,
+        validate_cache: bool,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, ReadError> {
+        go_on(stop)?;
         let layout = CacheLayout::new(path);
         let manifest_path = layout.manifest();
         let manifest = read_manifest(path, &manifest_path)?;
@@ -84,7 +95,7 @@ impl Cache {
         let shards = manifest
             .shards
             .iter()
-            .map(|entry| Shard::open(&shards_dir, entry, io))
+            .map(|entry| go_on(stop).and_then(|()| Shard::open(&shards_dir, entry, io)))
             .collect::<Result<Vec<_>, ReadError>>()?;
 
         let index_path = layout.index();
@@ -98,7 +109,7 @@ impl Cache {
         };
         let view = IndexView::new(index.as_ref()).map_err(in_index)?;
         validate_row_count(&manifest, view).map_err(in_index)?;
-        if !index_fits(&mut index_file, &index_path, &manifest)? {
+        if !index_fits(&mut index_file, &index_path, &manifest, stop)? {
             validate_index(view, &manifest.shards).map_err(in_index)?;
         }
 
@@ -113,13 +124,13 @@ impl Cache {
         };
 
         if validate_cache {
-            verify(&metadata_path, &file, manifest.metadata_sha256)?;
-            verify(&index_path, index.as_ref(), manifest.index_sha256)?;
+            verify(&metadata_path, &file, manifest.metadata_sha256, stop)?;
+            verify(&index_path, index.as_ref(), manifest.index_sha256, stop)?;
             if let Some((map, sha256)) = &checksums {
-                verify(&layout.record_checksums(), map.as_ref(), *sha256)?;
+                verify(&layout.record_checksums(), map.as_ref(), *sha256, stop)?;
             }
             for (shard, entry) in shards.iter().zip(&manifest.shards) {
-                verify_shard(shard, entry.sha256)?;
+                verify_shard(shard, entry.sha256, stop)?;
             }
         }
 
@@ -292,6 +303,17 @@ impl Cache {
         Ok(if differs { RecordMetadata::Own(own.into()) } else { RecordMetadata::Table })
     }
 
+    /// Fill `out` with bytes of a sample's record, from `offset` in its shard.
+    pub(crate) fn read_record(&self, sample: u64, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        let shard = &self.shards[self.entry(sample).shard as usize];
+        shard.read_exact_at(offset, out).map_err(|error| match error {
+            ReadError::LengthMismatch { expected, found, .. } => {
+                self.record_error(sample, RecordFault::CutShort { expected, found })
+            }
+            error => error,
+        })
+    }
+
     pub(crate) fn record_error(&self, sample: u64, source: RecordFault) -> ReadError {
         let entry = self.entry(sample);
         ReadError::Record {
@@ -347,10 +369,16 @@ fn map_file(file: &File, path: &Path) -> Result<MappedFile, ReadError> {
 
 /// Do all rows of the index lie in their shards? Read through a buffer, since looking at all rows of the map would make all
 /// of it part of the process. When one does not, the map tells which.
-fn index_fits(file: &mut File, path: &Path, manifest: &Manifest) -> Result<bool, ReadError> {
+fn index_fits(
+    file: &mut File,
+    path: &Path,
+    manifest: &Manifest,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<bool, ReadError> {
     const BUFFER_ROWS: usize = 8192;
     let mut buffer = vec![0; BUFFER_ROWS * INDEX_ENTRY_LEN];
     loop {
+        go_on(stop)?;
         let mut len = 0;
         while len < buffer.len() {
             match file.read(&mut buffer[len..]) {
@@ -377,8 +405,17 @@ fn open_checksums(layout: &CacheLayout, num_samples: u64) -> Result<MappedFile, 
     }
 }
 
-fn verify(path: &Path, bytes: &[u8], expected: Sha256Digest) -> Result<(), ReadError> {
-    check_digest(path, Sha256Hasher::digest(bytes), expected)
+fn go_on(stop: &mut dyn FnMut() -> bool) -> Result<(), ReadError> {
+    if stop() { Err(ReadError::Interrupted) } else { Ok(()) }
+}
+
+fn verify(path: &Path, bytes: &[u8], expected: Sha256Digest, stop: &mut dyn FnMut() -> bool) -> Result<(), ReadError> {
+    let mut hasher = Sha256Hasher::new();
+    for bytes in bytes.chunks(HASHED_AT_ONCE) {
+        go_on(stop)?;
+        hasher.update(bytes);
+    }
+    check_digest(path, hasher.finish(), expected)
 }
 
 fn check_digest(path: &Path, found: Sha256Digest, expected: Sha256Digest) -> Result<(), ReadError> {
@@ -387,11 +424,12 @@ fn check_digest(path: &Path, found: Sha256Digest, expected: Sha256Digest) -> Res
 
 /// Hash a shard through a buffer, so that verifying a cache does not map all of it into memory. The file is the one that
 /// records will be read from, whatever is at its path by now.
-fn verify_shard(shard: &Shard, expected: Sha256Digest) -> Result<(), ReadError> {
+fn verify_shard(shard: &Shard, expected: Sha256Digest, stop: &mut dyn FnMut() -> bool) -> Result<(), ReadError> {
     let mut hasher = Sha256Hasher::new();
-    let mut buffer = vec![0; 1 << 20];
+    let mut buffer = vec![0; HASHED_AT_ONCE];
     let mut offset = 0;
     while offset < shard.len() {
+        go_on(stop)?;
         let len = (shard.len() - offset).min(buffer.len() as u64);
         let bytes = &mut buffer[..len as usize];
         shard.read_exact_at(offset, bytes)?;

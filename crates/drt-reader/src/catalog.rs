@@ -1,9 +1,10 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use drt_format::{CacheId, MetadataSchema, Sha256Digest, Sha256Hasher};
-use drt_runtime::{OrderedWindow, WorkerPool};
+use drt_runtime::{CancelOnDrop, OrderedWindow, WorkerPool};
 
+use crate::iter::STEP;
 use crate::{Cache, IoMode, ReadError};
 
 /// The most rows that one dataset can address: row positions are kept in 32 bits.
@@ -21,7 +22,8 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Open all caches, on the pool's threads where there are several, and check that they fit together.
+    /// Open all caches, on the pool's threads where there are several, and check that they fit together. `stop` is asked as in
+    /// [`Cache::open`], and every 50 ms of waiting for the pool.
     ///
     /// # Errors
     /// `NoCaches`, `DuplicateCacheId`, `SchemasDiffer`, `NoSamples`, `TooManyRows`, and those of [`Cache::open`]; the first path
@@ -31,20 +33,29 @@ impl Catalog {
         paths: &[PathBuf],
         io: IoMode,
         validate_cache: bool,
+        stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, ReadError> {
-        let open_one = |position: usize, path: &Path| Cache::open(path, position as u64, io, validate_cache);
         let caches = match paths {
             [] => return Err(ReadError::NoCaches),
-            [path] => vec![open_one(0, path)?],
+            [path] => vec![Cache::open(path, 0, io, validate_cache, stop)?],
             paths => {
+                // However this ends, what is not needed any more is not opened.
+                let unwanted = CancelOnDrop::default();
                 let mut window = OrderedWindow::new(Arc::clone(pool));
                 for (position, path) in paths.iter().enumerate() {
-                    let path = path.clone();
-                    window.submit(move || Cache::open(&path, position as u64, io, validate_cache))?;
+                    let (path, unwanted) = (path.clone(), unwanted.token());
+                    window.submit(move || {
+                        Cache::open(&path, position as u64, io, validate_cache, &mut || unwanted.is_cancelled())
+                    })?;
                 }
                 let mut caches = Vec::with_capacity(paths.len());
-                while let Some(cache) = window.next() {
-                    caches.push(cache??);
+                while !window.is_empty() {
+                    if stop() {
+                        return Err(ReadError::Interrupted);
+                    }
+                    if let Some(cache) = window.next_timeout(STEP) {
+                        caches.push(cache??);
+                    }
                 }
                 caches
             }

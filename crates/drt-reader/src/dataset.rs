@@ -41,9 +41,9 @@ struct State {
 
 impl State {
     /// At the beginning of a table's stream.
-    fn new(table: ActiveTable, config: &ReaderConfig) -> Result<Self, ReadError> {
+    fn new(table: Arc<ActiveTable>, config: &ReaderConfig) -> Result<Self, ReadError> {
         let plan = table.plan(config.order, config.seed)?;
-        Ok(Self { epoch_len: table.num_rows(), table: Arc::new(table), plan, cursor: 0 })
+        Ok(Self { epoch_len: table.num_rows(), table, plan, cursor: 0 })
     }
 }
 
@@ -53,15 +53,28 @@ impl CachedDataset {
     /// # Errors
     /// `InvalidConfig`, and those of [`Catalog::open`].
     pub fn open(pool: Arc<WorkerPool>, paths: &[PathBuf], config: ReaderConfig) -> Result<Self, ReadError> {
+        Self::open_unless(pool, paths, config, &mut || false)
+    }
+
+    /// The same, unless `stop` says so first: it is asked often, as [`Catalog::open`] has it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and `Interrupted`.
+    pub fn open_unless(
+        pool: Arc<WorkerPool>,
+        paths: &[PathBuf],
+        config: ReaderConfig,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, ReadError> {
         config.check()?;
         pool.ensure_owner()?;
-        let catalog = Catalog::open(&pool, paths, config.io, config.validate_cache)?;
+        let catalog = Catalog::open(&pool, paths, config.io, config.validate_cache, stop)?;
         if config.order != Order::Sequential {
             for shard in catalog.caches().iter().flat_map(|cache| cache.shards()) {
                 shard.expect_random();
             }
         }
-        let state = State::new(ActiveTable::whole(&catalog), &config)?;
+        let state = State::new(Arc::new(ActiveTable::whole(&catalog)), &config)?;
         Ok(Self {
             pool,
             catalog: Arc::new(catalog),
@@ -142,7 +155,31 @@ impl CachedDataset {
         weights: impl AsRef<[f64]> + Send + Sync + 'static,
         attachment: Option<Attachment>,
     ) -> Result<(), ReadError> {
-        let table = ActiveTable::new(&self.catalog, ids, Arc::new(weights), attachment)?;
+        self.activate(self.prepare_table(ids, weights, attachment, &mut || false)?)
+    }
+
+    /// Check another table, to [`activate`](Self::activate) it later. `stop` is asked now and then whether to give up.
+    ///
+    /// # Errors
+    /// `InvalidTable`, `TooManyRows`, `Interrupted`.
+    pub fn prepare_table(
+        &self,
+        ids: impl ExactSizeIterator<Item = (u64, u64)>,
+        weights: impl AsRef<[f64]> + Send + Sync + 'static,
+        attachment: Option<Attachment>,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Arc<ActiveTable>, ReadError> {
+        let table = ActiveTable::new(&self.catalog, ids, Arc::new(weights), attachment, stop)?;
+        // What takes time about the plan is kept with the table.
+        table.plan(self.config.order, self.config.seed)?;
+        Ok(Arc::new(table))
+    }
+
+    /// Make a table of this dataset the active one. The stream begins anew and the epoch length becomes the number of rows.
+    ///
+    /// # Errors
+    /// As [`ActiveTable::plan`]; nothing changes then.
+    pub fn activate(&self, table: Arc<ActiveTable>) -> Result<(), ReadError> {
         let state = State::new(table, &self.config)?;
         *self.state() = state;
         Ok(())
@@ -176,13 +213,14 @@ impl CachedDataset {
         TableView::new(pool, catalog, table, self.config.prefetch_size, self.profile.clone())
     }
 
-    /// Read samples by identity, in the order asked for, wherever the stream is. Each block holds up to 64.
+    /// Read samples by identity, in the order asked for, wherever the stream is. Each block holds up to 64. `stop` is asked
+    /// between blocks, and every 50 ms of waiting for the pool, whether to give up.
     ///
     /// # Errors
-    /// `UnknownSample` before anything is read, `Pool`; a sample that cannot be read is in its block.
-    pub fn get_many(&self, ids: &[(u64, u64)]) -> Result<Vec<Block>, ReadError> {
+    /// `UnknownSample` before anything is read, `Pool`, `Interrupted`; a sample that cannot be read is in its block.
+    pub fn get_many(&self, ids: &[(u64, u64)], stop: &mut dyn FnMut() -> bool) -> Result<Vec<Block>, ReadError> {
         let sample = |(cache_id, sample_id): &(u64, u64)| self.catalog.sample(*cache_id, *sample_id);
-        read_samples(&self.pool, &self.catalog, ids.iter().map(sample).collect::<Result<_, _>>()?)
+        read_samples(&self.pool, &self.catalog, ids.iter().map(sample).collect::<Result<_, _>>()?, stop)
     }
 
     /// Read one sample by identity.
@@ -190,7 +228,7 @@ impl CachedDataset {
     /// # Errors
     /// `UnknownSample`, `Record`, `Io`.
     pub fn get(&self, cache_id: u64, sample_id: u64) -> Result<Sample, ReadError> {
-        let blocks = self.get_many(&[(cache_id, sample_id)])?;
+        let blocks = self.get_many(&[(cache_id, sample_id)], &mut || false)?;
         Sample::from_ref(blocks[0].sample(0)?)
     }
 }

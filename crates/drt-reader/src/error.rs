@@ -222,6 +222,14 @@ pub enum RecordFault {
         /// Of the record as it is.
         found: u64,
     },
+    /// Its file lost its end after it was opened.
+    #[error("its file had {expected} bytes when it was opened and has {found} now")]
+    CutShort {
+        /// Length of the file when it was opened, in bytes.
+        expected: u64,
+        /// Length now, in bytes.
+        found: u64,
+    },
     /// Its payload claims to be longer than all payloads of its shard together.
     #[error("its payload claims to be {len} bytes, and all payloads of its shard are {limit}")]
     PayloadTooLong {

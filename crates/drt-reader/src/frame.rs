@@ -11,13 +11,22 @@ use std::sync::Arc;
 
 use drt_format::MetadataKind;
 
-use crate::table::Attachment;
-use crate::{Cache, CachedDataset, ReadError};
+use crate::table::{ActiveTable, Attachment};
+use crate::{Cache, CachedDataset, IgnoredColumn, ReadError};
 
 /// Columns of a table that are not the caches'.
 const CACHE_ID: &str = "cache_id";
 const SAMPLE_ID: &str = "sample_id";
 const WEIGHT: &str = "weight";
+
+/// A frame that was found to be good.
+#[derive(Debug)]
+pub struct PreparedTable<'a> {
+    /// The table to activate.
+    pub table: Arc<ActiveTable>,
+    /// Stored columns whose values are other ones in the frame.
+    pub ignored: Vec<IgnoredColumn<'a>>,
+}
 
 impl CachedDataset {
     /// The metadata of all samples as it is stored: `cache_id`, `sample_id`, the stored columns, and `weight` (1.0). One chunk
@@ -64,13 +73,34 @@ impl CachedDataset {
     }
 
     /// Make a frame the active table. Its `cache_id`, `sample_id`, stored columns and `weight` must be there with the right
-    /// types; rows may be dropped, repeated and reordered, and columns added.
+    /// types; rows may be dropped, repeated and reordered, and columns added. Returns the stored columns whose values are other
+    /// ones in the frame: samples keep theirs.
     ///
     /// `attachment` is kept with the table. Without one the frame itself is, for [`metadata`](Self::metadata).
     ///
     /// # Errors
     /// `InvalidTable` naming the column or row, `TooManyRows`; nothing changes then.
-    pub fn update_metadata(&self, frame: &DataFrame, attachment: Option<Attachment>) -> Result<(), ReadError> {
+    pub fn update_metadata(
+        &self,
+        frame: &DataFrame,
+        attachment: Option<Attachment>,
+    ) -> Result<Vec<IgnoredColumn<'_>>, ReadError> {
+        let PreparedTable { table, ignored } = self.prepare_metadata(frame, attachment, &mut || false)?;
+        self.activate(table)?;
+        Ok(ignored)
+    }
+
+    /// Check a frame as [`update_metadata`](Self::update_metadata) does, to [`activate`](Self::activate) it later. `stop` is
+    /// asked now and then whether to give up.
+    ///
+    /// # Errors
+    /// As [`update_metadata`](Self::update_metadata), and `Interrupted`.
+    pub fn prepare_metadata(
+        &self,
+        frame: &DataFrame,
+        attachment: Option<Attachment>,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<PreparedTable<'_>, ReadError> {
         let missing = |name: &str| invalid(format!("the column {name:?} is missing"));
         let column = |name: &str| frame.column(name).map_err(|_| missing(name));
         let (cache_ids, sample_ids) = (identity(column(CACHE_ID)?)?, identity(column(SAMPLE_ID)?)?);
@@ -87,7 +117,9 @@ impl CachedDataset {
         let weights = weights(column(WEIGHT)?)?;
         let ids = cache_ids.iter().copied().zip(sample_ids.iter().copied());
         let attachment = attachment.unwrap_or_else(|| Arc::new(frame.clone()));
-        self.update_table(ids, weights, Some(attachment))
+        let table = self.prepare_table(ids, weights, Some(attachment), stop)?;
+        let ignored = self.ignored_columns(frame, &table, stop)?;
+        Ok(PreparedTable { table, ignored })
     }
 
     /// The active table as a frame: the one last given to [`update_metadata`](Self::update_metadata), or the stored one.

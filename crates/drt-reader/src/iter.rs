@@ -16,7 +16,7 @@ use crate::table::ActiveTable;
 /// Samples that are prepared together at most.
 pub(crate) const BLOCK_LEN: usize = 64;
 /// How long a wait for the pool lasts before its owner looks whether it should stop.
-const STEP: Duration = Duration::from_millis(50);
+pub(crate) const STEP: Duration = Duration::from_millis(50);
 
 /// A block that takes longer than this, and than its bytes at `WARM_BYTES_PER_MICRO`, was not in memory.
 const WARM_TIME: Duration = Duration::from_micros(150);

@@ -8,6 +8,8 @@ mod dataset;
 mod error;
 #[cfg(feature = "polars")]
 mod frame;
+#[cfg(feature = "polars")]
+mod ignored;
 mod iter;
 mod mmap;
 mod positions;
@@ -23,6 +25,10 @@ pub use catalog::Catalog;
 pub use config::{IoMode, Order, ReaderConfig};
 pub use dataset::{CachedDataset, MAX_EPOCH_LEN};
 pub use error::{ReadError, RecordFault};
+#[cfg(feature = "polars")]
+pub use frame::PreparedTable;
+#[cfg(feature = "polars")]
+pub use ignored::IgnoredColumn;
 pub use iter::{Sample, SampleIter, SampleValue};
 pub use positions::Positions;
 pub use table::{ActiveTable, Attachment};

@@ -147,11 +147,21 @@ impl Shard {
         }
     }
 
-    /// Fill `out` from `offset`; a file that ends before that is an error.
+    /// Fill `out` from `offset`.
+    ///
+    /// # Errors
+    /// `LengthMismatch` when the file ends before that, `Replaced`, `MissingFile`, `Io`.
     pub(crate) fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
-        let failed = |error: io::Error| ReadError::Io { action: "read", path: self.path.clone(), source: error };
+        let failed = ReadError::io("read", &self.path);
+        let read = |file: &File, out: &mut [u8]| match file.read_exact_at(out, offset) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                let found = file.metadata().map_err(ReadError::io("look at", &self.path))?.len();
+                Err(ReadError::LengthMismatch { path: self.path.clone(), expected: self.len(), found })
+            }
+            outcome => outcome.map_err(failed),
+        };
         if let Some((file, _)) = &self.file {
-            return file.read_exact_at(out, offset).map_err(failed);
+            return read(file, out);
         }
         if let Some(bytes) = self.mapped() {
             // The index was checked against the shard's length when the cache was opened.
@@ -159,10 +169,10 @@ impl Shard {
             return Ok(());
         }
         let file = open_file(&self.path)?;
-        if Identity::of(&file.metadata().map_err(failed)?) != self.identity {
+        if Identity::of(&file.metadata().map_err(ReadError::io("look at", &self.path))?) != self.identity {
             return Err(ReadError::Replaced { path: self.path.clone() });
         }
-        file.read_exact_at(out, offset).map_err(failed)
+        read(&file, out)
     }
 }
 

@@ -9,6 +9,9 @@ use crate::catalog::{Catalog, MAX_ROWS};
 use crate::table_file::Section;
 use crate::{Order, ReadError};
 
+/// Rows that are looked up before anybody looks whether to stop.
+pub(crate) const ROWS_PER_LOOK: usize = 1 << 16;
+
 /// Something of the caller's that lives and is replaced with a table, such as the frame it was made from.
 pub type Attachment = Arc<dyn Any + Send + Sync>;
 
@@ -77,12 +80,13 @@ impl ActiveTable {
     ///
     /// # Errors
     /// `InvalidTable` when there are no rows, other than equally many, unknown identities, or weights that are not positive and
-    /// finite; `TooManyRows`.
+    /// finite; `TooManyRows`; `Interrupted` when `stop` said so.
     pub(crate) fn new(
         catalog: &Catalog,
         ids: impl ExactSizeIterator<Item = (u64, u64)>,
         weights: Arc<dyn AsRef<[f64]> + Send + Sync>,
         attachment: Option<Attachment>,
+        stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, ReadError> {
         let num_rows = ids.len();
         if num_rows == 0 {
@@ -99,6 +103,9 @@ impl ActiveTable {
         // Neighbours mostly come from one cache: look an identity up only when it changes.
         let mut known: Option<(u64, u64, u64)> = None;
         for (at, (cache_id, sample_id)) in ids.enumerate() {
+            if at % ROWS_PER_LOOK == 0 && stop() {
+                return Err(ReadError::Interrupted);
+            }
             let (_, start, len) = match known {
                 Some(found) if found.0 == cache_id => found,
                 _ => {
@@ -183,6 +190,14 @@ impl ActiveTable {
     /// What was given with the table.
     pub fn attachment(&self) -> Option<&Attachment> {
         self.attachment.as_ref()
+    }
+
+    /// The physical row of each active row; `None` when they follow each other, or lie in a file.
+    pub(crate) fn rows(&self) -> Option<&[u32]> {
+        match &self.rows {
+            PhysicalRows::Owned(rows) => Some(rows),
+            PhysicalRows::From(_) | PhysicalRows::Mapped(_) => None,
+        }
     }
 
     /// The physical row of an active row.

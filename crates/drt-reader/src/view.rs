@@ -2,12 +2,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use drt_runtime::{OrderedWindow, WorkerPool};
+use drt_runtime::{CancelOnDrop, OrderedWindow, WorkerPool};
 use drt_sampler::SamplingPlan;
 
 use crate::block::Block;
 use crate::catalog::Catalog;
-use crate::iter::{BLOCK_LEN, SampleIter, Snapshot};
+use crate::iter::{BLOCK_LEN, STEP, SampleIter, Snapshot};
 use crate::positions::Positions;
 use crate::profile::Profile;
 use crate::table::ActiveTable;
@@ -38,20 +38,21 @@ impl TableView {
     }
 
     /// Open caches and map a table that [`save`](Self::save) wrote for them. Rows and weights stay in the file, shared by all
-    /// processes that map it; the configuration's order and seed do not matter.
+    /// processes that map it; the configuration's order and seed do not matter. `stop` is asked as [`Catalog::open`] has it.
     ///
     /// # Errors
-    /// Those of [`CachedDataset::open`](crate::CachedDataset::open), `MissingFile`, and `InvalidTable` for a file that is damaged
+    /// Those of [`Catalog::open`], `MissingFile`, and `InvalidTable` for a file that is damaged
     /// or was written for other caches.
     pub fn open(
         pool: Arc<WorkerPool>,
         paths: &[PathBuf],
         table: &Path,
         config: ReaderConfig,
+        stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, ReadError> {
         config.check()?;
         pool.ensure_owner()?;
-        let catalog = Catalog::open(&pool, paths, config.io, config.validate_cache)?;
+        let catalog = Catalog::open(&pool, paths, config.io, config.validate_cache, stop)?;
         let table = ActiveTable::open(&catalog, table)?;
         Ok(Self::new(pool, Arc::new(catalog), Arc::new(table), config.prefetch_size, Profile::default()))
     }
@@ -118,48 +119,59 @@ impl TableView {
         Ok(SampleIter::new(snapshot, self.prefetch_size))
     }
 
-    /// Read rows of the table in the order asked for. Each block holds up to 64.
+    /// Read rows of the table in the order asked for. Each block holds up to 64. `stop` is asked between blocks, and every 50 ms
+    /// of waiting for the pool, whether to give up.
     ///
     /// # Errors
-    /// `UnknownRow` before anything is read, `Pool`; a sample that cannot be read is in its block.
-    pub fn get_rows(&self, rows: &[u64]) -> Result<Vec<Block>, ReadError> {
+    /// `UnknownRow` before anything is read, `Pool`, `Interrupted`; a sample that cannot be read is in its block.
+    pub fn get_rows(&self, rows: &[u64], stop: &mut dyn FnMut() -> bool) -> Result<Vec<Block>, ReadError> {
         let num_rows = self.table.num_rows();
         if let Some(row) = rows.iter().find(|row| **row >= num_rows) {
             return Err(ReadError::UnknownRow { row: *row, rows: num_rows });
         }
         let samples = rows.iter().map(|row| self.catalog.locate(self.table.physical(*row))).collect();
-        read_samples(&self.pool, &self.catalog, samples)
+        read_samples(&self.pool, &self.catalog, samples, stop)
     }
 }
 
-/// Read samples, given by places in the catalog and sample ids, in order. Each block holds up to 64.
+/// Read samples, given by places in the catalog and sample ids, in order. Each block holds up to 64. `stop` is asked between
+/// blocks, and every 50 ms of waiting for the pool, whether to give up.
 pub(crate) fn read_samples(
     pool: &Arc<WorkerPool>,
     catalog: &Arc<Catalog>,
     samples: Vec<(u32, u64)>,
+    stop: &mut dyn FnMut() -> bool,
 ) -> Result<Vec<Block>, ReadError> {
+    let mut go_on = || if stop() { Err(ReadError::Interrupted) } else { Ok(()) };
     let pooled = samples.len() > 1 && samples.iter().any(|(place, _)| !catalog.caches()[*place as usize].is_direct());
     if !pooled {
         let fill = |chunk: &[(u32, u64)]| {
+            go_on()?;
             let mut block = Block::new(Arc::clone(catalog));
             block.fill(chunk.iter().copied(), &Profile::default());
-            block
+            Ok(block)
         };
-        return Ok(samples.chunks(BLOCK_LEN).map(fill).collect());
+        return samples.chunks(BLOCK_LEN).map(fill).collect();
     }
+    let unwanted = CancelOnDrop::default();
     let mut window = OrderedWindow::new(Arc::clone(pool));
     let share = samples.len().div_ceil(pool.num_workers()).clamp(1, BLOCK_LEN);
     for chunk in samples.chunks(share) {
-        let (catalog, chunk) = (Arc::clone(catalog), chunk.to_vec());
+        let (catalog, chunk, unwanted) = (Arc::clone(catalog), chunk.to_vec(), unwanted.token());
         window.submit(move || {
             let mut block = Block::new(catalog);
-            block.fill(chunk.into_iter(), &Profile::default());
+            if !unwanted.is_cancelled() {
+                block.fill(chunk.into_iter(), &Profile::default());
+            }
             block
         })?;
     }
     let mut blocks = Vec::new();
-    while let Some(block) = window.next() {
-        blocks.push(block?);
+    while !window.is_empty() {
+        go_on()?;
+        if let Some(block) = window.next_timeout(STEP) {
+            blocks.push(block?);
+        }
     }
     Ok(blocks)
 }

@@ -247,7 +247,7 @@ fn run(steps: &[Step], order: Order, algo: CompressionAlgo, io: IoMode, prefetch
                 let rows: Vec<_> = rows.iter().map(|row| row.index(num_rows)).collect();
                 let asked: Vec<_> = rows.iter().map(|row| identity(*row)).collect();
                 let mut found = Vec::new();
-                for block in dataset.get_many(&asked).unwrap() {
+                for block in dataset.get_many(&asked, &mut || false).unwrap() {
                     for at in 0..block.len() {
                         let sample = block.sample(at).unwrap();
                         let mut data = vec![0; sample.payload_len()];

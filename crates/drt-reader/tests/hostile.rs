@@ -380,7 +380,7 @@ fn a_damaged_sample_ends_its_iterator_and_no_other_read() {
             // Reading on is a new window's or a call's matter.
             assert_eq!(dataset.get(id, 18).unwrap(), sample_of(&inputs[18], id, 18));
             let ids: Vec<_> = (0..40).map(|n| (id, n)).collect();
-            let blocks = dataset.get_many(&ids).unwrap();
+            let blocks = dataset.get_many(&ids, &mut || false).unwrap();
             let mut num_errors = 0;
             for block in blocks {
                 num_errors += (0..block.len()).filter(|at| block.sample(*at).is_err()).count();

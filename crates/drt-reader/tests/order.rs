@@ -252,7 +252,7 @@ fn many_samples_come_in_the_order_asked_for_and_unknown_ones_before_any_is_read(
             let ids: Vec<_> = dataset.catalog().caches().iter().map(|cache| cache.id().get()).collect();
             let asked: Vec<_> = (0..300u64).map(|n| (ids[n as usize % 2], n * 11 % 30)).collect();
             let mut found = Vec::new();
-            for block in dataset.get_many(&asked).unwrap() {
+            for block in dataset.get_many(&asked, &mut || false).unwrap() {
                 assert!((1..=64).contains(&block.len()));
                 for at in 0..block.len() {
                     let sample = block.sample(at).unwrap();
@@ -265,9 +265,9 @@ fn many_samples_come_in_the_order_asked_for_and_unknown_ones_before_any_is_read(
             for ((cache_id, sample_id), data) in found {
                 assert_eq!(data, dataset.get(cache_id, sample_id).unwrap().data);
             }
-            assert!(dataset.get_many(&[]).unwrap().is_empty());
+            assert!(dataset.get_many(&[], &mut || false).unwrap().is_empty());
             for unknown in [(ids[0], 50), (ids[1], 30), (ids[0], u64::MAX), (1, 0)] {
-                match dataset.get_many(&[asked[0], unknown, asked[1]]) {
+                match dataset.get_many(&[asked[0], unknown, asked[1]], &mut || false) {
                     Err(ReadError::UnknownSample { cache_id, sample_id }) => assert_eq!((cache_id, sample_id), unknown),
                     other => panic!("{:?}", other.map(|blocks| blocks.len())),
                 }

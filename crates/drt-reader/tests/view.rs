@@ -33,7 +33,7 @@ fn drawn(samples: SampleIter) -> Vec<(u64, u64)> {
 
 fn all_rows(view: &TableView) -> Vec<(u64, u64)> {
     let rows: Vec<_> = (0..view.table().num_rows()).collect();
-    ids(&view.get_rows(&rows).unwrap())
+    ids(&view.get_rows(&rows, &mut || false).unwrap())
 }
 
 #[test]
@@ -47,9 +47,9 @@ fn rows_are_read_by_their_number_in_the_table() {
             let expected = drawn(dataset.iter().unwrap());
             assert_eq!(all_rows(&view), expected);
             let rows = [49, 0, 0, 17];
-            assert_eq!(ids(&view.get_rows(&rows).unwrap()), rows.map(|row| expected[row as usize]));
-            assert!(matches!(view.get_rows(&[3, 50]), Err(ReadError::UnknownRow { row: 50, rows: 50 })));
-            assert!(view.get_rows(&[]).unwrap().is_empty());
+            assert_eq!(ids(&view.get_rows(&rows, &mut || false).unwrap()), rows.map(|row| expected[row as usize]));
+            assert!(matches!(view.get_rows(&[3, 50], &mut || false), Err(ReadError::UnknownRow { row: 50, rows: 50 })));
+            assert!(view.get_rows(&[], &mut || false).unwrap().is_empty());
         }
     }
 }
@@ -145,7 +145,7 @@ fn a_saved_table_is_the_same_table_and_can_be_saved_again() {
     for (name, view) in &views {
         let (file, copy) = (base.path().join(name), base.path().join(format!("{name} again")));
         view.save(&file).unwrap();
-        let mapped = TableView::open(pool(1), &paths, &file, ReaderConfig::new(0)).unwrap();
+        let mapped = TableView::open(pool(1), &paths, &file, ReaderConfig::new(0), &mut || false).unwrap();
         mapped.save(&copy).unwrap();
         assert_eq!(fs::read(&file).unwrap(), fs::read(&copy).unwrap());
         assert_eq!(all_rows(&mapped), all_rows(view));
@@ -183,7 +183,7 @@ fn a_damaged_or_foreign_table_file_is_refused() {
     let whole = fs::read(&file).unwrap();
     let refused = |bytes: &[u8], paths: &[PathBuf]| {
         fs::write(&file, bytes).unwrap();
-        match TableView::open(pool(1), paths, &file, ReaderConfig::new(0)) {
+        match TableView::open(pool(1), paths, &file, ReaderConfig::new(0), &mut || false) {
             Err(ReadError::InvalidTable { reason }) => assert!(reason.contains("table"), "{reason}"),
             other => panic!("{other:?}"),
         }
@@ -201,6 +201,6 @@ fn a_damaged_or_foreign_table_file_is_refused() {
     let reversed: Vec<_> = paths.iter().rev().cloned().collect();
     refused(&whole, &reversed);
     fs::remove_file(&file).unwrap();
-    let missing = TableView::open(pool(1), &paths, &file, ReaderConfig::new(0));
+    let missing = TableView::open(pool(1), &paths, &file, ReaderConfig::new(0), &mut || false);
     assert!(matches!(missing, Err(ReadError::MissingFile { path }) if path == file));
 }

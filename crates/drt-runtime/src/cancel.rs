@@ -21,3 +21,20 @@ impl CancelToken {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+/// Cancels when it is dropped: for an owner of jobs whose results nobody will want then, however it ends.
+#[derive(Debug, Default)]
+pub struct CancelOnDrop(CancelToken);
+
+impl CancelOnDrop {
+    /// The token that will be tripped.
+    pub fn token(&self) -> CancelToken {
+        self.0.clone()
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

@@ -6,7 +6,7 @@ mod pool;
 mod profile;
 mod window;
 
-pub use cancel::CancelToken;
+pub use cancel::{CancelOnDrop, CancelToken};
 pub use error::PoolError;
 pub use pool::{JobHandle, OfferedJob, WorkerPool};
 pub use profile::{Began, Profile, Stage, StageTotals};

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drt_format::{
-    CompressionAlgo, FormatError, MetadataValue, RecordHasher, RowEncoder, ShardCompression, record_checksum,
+    CompressionAlgo, FormatError, MetadataValue, PayloadEncoder, RecordHasher, RowEncoder, record_checksum,
 };
 use drt_metadata::MetadataBuilder;
-use drt_runtime::Began;
+use drt_runtime::{Began, CancelToken};
 
 use crate::profile::{Profile, Stage};
 
@@ -79,21 +79,26 @@ impl InputBlock {
         self.num_bytes
     }
 
-    /// Turn the samples into records. On failure says which row, and why.
+    /// Turn the samples into records; `None` when stopped meanwhile. On failure says which row, and why.
     pub(crate) fn encode(
         self,
         rows: &RowEncoder,
-        compression: &ShardCompression,
+        algo: CompressionAlgo,
+        payloads: &mut PayloadEncoder,
         profile: &Profile,
-    ) -> Result<EncodedBlock, (u64, FormatError)> {
+        stopped: &CancelToken,
+    ) -> Result<Option<EncodedBlock>, (u64, FormatError)> {
         let began = profile.start();
-        let compresses = compression.algo != CompressionAlgo::None;
+        let compresses = algo != CompressionAlgo::None;
         let (mut compressing, mut payload_bytes) = (Duration::ZERO, 0);
         let columns = self.metadata.columns();
         let mut buffer = Vec::with_capacity(self.arena.len() + self.payloads.len() * 96);
         let mut records = Vec::with_capacity(self.payloads.len());
         let mut hasher = RecordHasher::new();
         for (row, held) in self.payloads.into_iter().enumerate() {
+            if stopped.is_cancelled() {
+                return Ok(None);
+            }
             let start = buffer.len();
             rows.encode_record_head(|column| columns[column].get(row), &mut buffer);
             let (payload, shared) = match &held {
@@ -105,9 +110,7 @@ impl InputBlock {
             let shared = if compresses { None } else { shared.cloned() };
             if shared.is_none() {
                 let began = if compresses { profile.start() } else { Began::default() };
-                compression
-                    .encode_payload(payload, &mut buffer)
-                    .map_err(|error| (self.first_row + row as u64, error))?;
+                payloads.encode(payload, &mut buffer).map_err(|error| (self.first_row + row as u64, error))?;
                 compressing += began.elapsed();
             }
             let inline = start..buffer.len();
@@ -128,7 +131,7 @@ impl InputBlock {
             profile.add(Stage::Compression, records, compressing, payload_bytes);
             profile.add(Stage::RecordEncode, records, began.elapsed().saturating_sub(compressing), encoded.num_bytes());
         }
-        Ok(encoded)
+        Ok(Some(encoded))
     }
 }
 

@@ -1,6 +1,10 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use drt_runtime::WorkerPool;
+
+use crate::WriteError;
+
 /// How long a wait lasts before its owner looks whether it should stop.
 const STEP: Duration = Duration::from_millis(50);
 
@@ -98,5 +102,32 @@ impl Drop for JobPass {
     fn drop(&mut self) {
         self.0.load.lock().unwrap_or_else(PoisonError::into_inner).jobs -= 1;
         self.0.changed.notify_all();
+    }
+}
+
+/// Runs what may wait for the disk on the pool, so that whoever waits for it can give up.
+pub(crate) struct Waiter<'a> {
+    pub(crate) pool: &'a WorkerPool,
+    pub(crate) stop: &'a mut dyn FnMut() -> bool,
+}
+
+impl Waiter<'_> {
+    /// Has the caller asked to stop?
+    pub(crate) fn go_on(&mut self) -> Result<(), WriteError> {
+        if (self.stop)() { Err(WriteError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Run a job and wait for it. A caller that gives up leaves it running.
+    ///
+    /// # Errors
+    /// `Interrupted` when `stop` said so, `Pool`.
+    pub(crate) fn run<T: Send + 'static>(&mut self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, WriteError> {
+        let job = self.pool.submit(job)?;
+        loop {
+            match job.wait_timeout(STEP) {
+                Some(outcome) => return Ok(outcome?),
+                None => self.go_on()?,
+            }
+        }
     }
 }

@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drt_format::{IndexEntry, RowEncoder, Sha256Digest, Sha256Hasher, ShardCompression, shard_file_name};
+use drt_format::{
+    IndexEntry, PayloadEncoder, RowEncoder, Sha256Digest, Sha256Hasher, ShardCompression, shard_file_name,
+};
 use drt_metadata::MetadataBuilder;
 use drt_runtime::{CancelToken, PoolError, WorkerPool};
 
@@ -16,6 +18,10 @@ use crate::gate::{Gate, Limits, Pass};
 use crate::profile::{Profile, Stage};
 use crate::{WriteError, WriterConfig};
 
+/// Bytes that are written or hashed before a job looks whether the write was stopped.
+pub(crate) const BYTES_PER_LOOK: usize = 8 << 20;
+/// Slices that the system takes in one call.
+const MAX_SLICES: usize = 1024;
 /// Full shards that may wait for the disk at one time.
 const MAX_UNSYNCED_FILES: usize = 32;
 
@@ -119,10 +125,6 @@ impl<W> Lane<W> {
         state.running = task.is_some();
         task
     }
-
-    fn clear(&self) {
-        lock(&self.state).queue.clear();
-    }
 }
 
 struct ShardFiles {
@@ -142,6 +144,8 @@ struct Shared {
     rows: RowEncoder,
     compression: ShardCompression,
     profile: Profile,
+    /// Encoders that no job has. They may be large, and end with the write.
+    encoders: Mutex<Vec<PayloadEncoder>>,
     committed: Mutex<Committed>,
     files: Lane<ShardFiles>,
     hashes: Lane<ShardHashes>,
@@ -232,7 +236,8 @@ impl Shared {
             }
         }
         if let Some((_, file)) = &mut files.open {
-            write_all(file.as_mut(), &block.slices(span.records.clone())).map_err(WriteError::io("write", &path))?;
+            write_all(file.as_mut(), &block.slices(span.records.clone()), &self.stopped)
+                .map_err(WriteError::io("write", &path))?;
         }
         Ok(())
     }
@@ -268,7 +273,7 @@ impl Shared {
             }
             let (records, bytes) = (task.block.records.len() as u64, task.block.num_bytes());
             self.profile.measure(Stage::ShardHash, records, bytes, || {
-                task.spans.iter().for_each(|span| hashes.update(&task.block, span));
+                task.spans.iter().for_each(|span| hashes.update(&task.block, span, &self.stopped));
             });
         }
         Ok(())
@@ -276,33 +281,41 @@ impl Shared {
 }
 
 impl ShardHashes {
-    fn update(&mut self, block: &EncodedBlock, span: &Span) {
+    fn update(&mut self, block: &EncodedBlock, span: &Span, stopped: &CancelToken) {
         if self.open.as_ref().is_none_or(|(shard, _)| *shard != span.shard)
             && let Some((_, full)) = self.open.replace((span.shard, Sha256Hasher::new()))
         {
             self.done.push(full.finish());
         }
         if let Some((_, hasher)) = &mut self.open {
-            for slice in block.slices(span.records.clone()) {
-                hasher.update(slice);
+            for piece in block.slices(span.records.clone()).into_iter().flat_map(|slice| slice.chunks(BYTES_PER_LOOK)) {
+                if stopped.is_cancelled() {
+                    return;
+                }
+                hasher.update(piece);
             }
         }
     }
 }
 
-fn write_all(file: &mut dyn CacheFile, slices: &[&[u8]]) -> io::Result<()> {
-    // The system takes at most 1024 slices a call.
-    for slices in slices.chunks(1024) {
-        let mut slices: Vec<_> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
-        let mut left = slices.as_mut_slice();
-        IoSlice::advance_slices(&mut left, 0); // leading empty slices would look like a full disk below
-        while !left.is_empty() {
-            match file.write_vectored(left) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => IoSlice::advance_slices(&mut left, written),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+/// Write slices one after another; a write that was stopped may end anywhere.
+fn write_all(file: &mut dyn CacheFile, slices: &[&[u8]], stopped: &CancelToken) -> io::Result<()> {
+    // Empty slices, which would look like a full disk below, have no pieces.
+    let pieces = slices.iter().flat_map(|slice| slice.chunks(BYTES_PER_LOOK));
+    let mut pieces: Vec<_> = pieces.map(IoSlice::new).collect();
+    let mut left = pieces.as_mut_slice();
+    while !left.is_empty() && !stopped.is_cancelled() {
+        let mut bytes = 0;
+        let fits = |piece: &&IoSlice<'_>| {
+            bytes += piece.len();
+            bytes <= BYTES_PER_LOOK
+        };
+        let count = left.iter().take(MAX_SLICES).take_while(fits).count();
+        match file.write_vectored(&left[..count]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut left, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())
@@ -334,8 +347,9 @@ impl Pipeline {
             fs,
             shards_dir,
             rows,
-            compression: config.compression().clone(),
+            compression,
             profile: config.profile().clone(),
+            encoders: Mutex::default(),
             committed: Mutex::new(committed),
             files: Lane::new(ShardFiles { open: None }),
             hashes: Lane::new(ShardHashes::default()),
@@ -361,10 +375,14 @@ impl Pipeline {
             if shared.stopped.is_cancelled() {
                 return Ok(());
             }
+            let mut encoder = lock(&shared.encoders).pop().unwrap_or_else(|| shared.compression.encoder());
             let block = block
-                .encode(&shared.rows, &shared.compression, &shared.profile)
+                .encode(&shared.rows, shared.compression.algo, &mut encoder, &shared.profile, &shared.stopped)
                 .map_err(|(row, source)| WriteError::Payload { row, source })?;
-            shared.commit(number, block, pass);
+            lock(&shared.encoders).push(encoder);
+            if let Some(block) = block {
+                shared.commit(number, block, pass);
+            }
             Ok(())
         });
     }
@@ -404,20 +422,16 @@ impl Pipeline {
 }
 
 impl Drop for Pipeline {
-    /// Stop what is on its way and wait for it, so that the work folder can be removed.
+    /// Stop what is on its way, and wait until nothing of it makes or writes a file, so that the work folder can be removed.
+    ///
+    /// What only encodes, hashes or waits for the disk may take its time: it touches no names, and nobody waits for it.
     fn drop(&mut self) {
         self.shared.stopped.cancel();
         if self.shared.pool.ensure_owner().is_err() {
             return;
         }
-        loop {
-            // Blocks that wait for one that failed, or for a lane that died, would stay inside for ever.
-            lock(&self.shared.committed).waiting.clear();
-            self.shared.files.clear();
-            self.shared.hashes.clear();
-            if self.shared.gate.wait_below(Limits::Idle, &mut || true) {
-                return;
-            }
-        }
+        // Whoever gets this lock from now on finds the write stopped before it does anything.
+        drop(lock(&self.shared.files.worker));
+        lock(&self.shared.committed).waiting.clear();
     }
 }

@@ -20,6 +20,7 @@ use drt_format::constants::{SHARDS_DIR, TMP_DIR};
 
 use crate::WriteError;
 use crate::fs::{CacheFs, StdFs};
+use crate::gate::Waiter;
 
 const LABEL_PREFIX: &str = "drt-";
 const LOCK_SUFFIX: &str = "lock";
@@ -67,12 +68,13 @@ impl WorkDir {
         &self.path
     }
 
-    /// Make the names durable and give the folder its own: `BASE/NAME`.
-    pub(crate) fn publish(mut self, name: &str) -> Result<PathBuf, WriteError> {
+    /// Make the names durable and give the folder its own: `BASE/NAME`. Interrupted after that, the cache is there.
+    pub(crate) fn publish(mut self, name: &str, waiter: &mut Waiter<'_>) -> Result<PathBuf, WriteError> {
         let target = self.base.join(name);
         for dir in [self.path.join(SHARDS_DIR), self.path.clone()] {
-            self.fs.sync_dir(&dir).map_err(WriteError::io("sync", &dir))?;
+            self.sync_dir(dir, waiter)?;
         }
+        waiter.go_on()?;
         match self.fs.rename_exclusive(&self.path, &target) {
             Ok(()) => {}
             Err(error)
@@ -86,8 +88,13 @@ impl WorkDir {
             Err(error) => return Err(WriteError::io("publish the cache as", target)(error)),
         }
         self.published = true;
-        self.fs.sync_dir(&self.base).map_err(WriteError::io("sync", &self.base))?;
+        self.sync_dir(self.base.clone(), waiter)?;
         Ok(target)
+    }
+
+    fn sync_dir(&self, dir: PathBuf, waiter: &mut Waiter<'_>) -> Result<(), WriteError> {
+        let fs = Arc::clone(&self.fs);
+        waiter.run(move || fs.sync_dir(&dir).map_err(WriteError::io("sync", dir)))?
     }
 }
 

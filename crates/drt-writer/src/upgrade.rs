@@ -81,6 +81,9 @@ pub enum UpgradeFault {
         "it changed since the cache was opened; open the caches again, in the order that their identities come from"
     )]
     Changed,
+    /// The caller asked to stop before it was looked at or replaced.
+    #[error("the call was interrupted before its turn came; call again for the rest")]
+    Interrupted,
     /// Two of the caches have this one manifest.
     #[error("two of the caches are one folder, and a manifest has one identity")]
     Repeated,
@@ -103,16 +106,24 @@ struct Checked {
 /// format 3 stay as they are.
 ///
 /// All manifests are looked at before the first is replaced, each in one step. Nobody else may change them meanwhile. After an
-/// error the same call may be repeated: what was replaced before counts as unchanged.
+/// error the same call may be repeated: what was replaced before counts as unchanged. `stop` is asked before each manifest whether
+/// to give up.
 ///
 /// # Errors
 /// When a manifest is missing, is not the one that the cache was opened with, or is met twice (nothing is replaced then), and
 /// when the file system refuses. A folder that cannot be synced is such an error too; its manifest is among the entries.
-pub fn upgrade_manifests(fs: &dyn CacheFs, targets: &[UpgradeTarget<'_>]) -> Result<Vec<UpgradeEntry>, UpgradeError> {
+pub fn upgrade_manifests(
+    fs: &dyn CacheFs,
+    targets: &[UpgradeTarget<'_>],
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Vec<UpgradeEntry>, UpgradeError> {
     let mut checked: Vec<Checked> = Vec::with_capacity(targets.len());
     let mut seen = HashMap::with_capacity(targets.len());
     for (place, target) in targets.iter().enumerate() {
         let failed = |reason| UpgradeError { path: target.cache.join(MANIFEST_FILE), reason, entries: Vec::new() };
+        if stop() {
+            return Err(failed(UpgradeFault::Interrupted));
+        }
         let found = check(target).map_err(failed)?;
         if seen.insert(found.entry.path.clone(), place).is_some() {
             return Err(failed(UpgradeFault::Repeated));
@@ -123,6 +134,9 @@ pub fn upgrade_manifests(fs: &dyn CacheFs, targets: &[UpgradeTarget<'_>]) -> Res
     let mut entries = Vec::with_capacity(targets.len());
     for (target, Checked { mut entry, text }) in targets.iter().zip(checked) {
         let path = target.cache.join(MANIFEST_FILE);
+        if stop() {
+            return Err(UpgradeError { path, reason: UpgradeFault::Interrupted, entries });
+        }
         if let Some(text) = text
             && let Err(reason) = replace(fs, &entry.path, &text)
         {

@@ -13,8 +13,8 @@ use drt_runtime::WorkerPool;
 
 use crate::block::{InputBlock, Payload};
 use crate::fs::{CacheFile, CacheFs, StdFs};
-use crate::gate::Limits;
-use crate::pipeline::{Committed, Outcome, Pipeline};
+use crate::gate::{Limits, Waiter};
+use crate::pipeline::{BYTES_PER_LOOK, Committed, Outcome, Pipeline};
 use crate::profile::Stage;
 use crate::publish::WorkDir;
 use crate::{WriteError, WriterConfig};
@@ -225,9 +225,12 @@ impl CacheWriter {
 
     /// Write what is left, make everything durable, and publish. Returns the cache's path.
     ///
+    /// `stop` is asked between pieces of work and every 50 ms of waiting, so it has to be quick. The thread of the pool that
+    /// waits for the disk then may do so for longer than this call.
+    ///
     /// # Errors
     /// `NoSamples`, `TargetExists` (another writer was faster), `Io`, `Interrupted`, or a failure of anything handed over
-    /// earlier.
+    /// earlier. The cache is absent then, unless the last step of all was interrupted or failed: making its name durable.
     pub fn finish(mut self, stop: &mut dyn FnMut() -> bool) -> Result<PathBuf, WriteError> {
         self.flush(stop)?;
         let (Some(pipeline), Some(SchemaState { schema, .. }), true) =
@@ -240,15 +243,19 @@ impl CacheWriter {
         let Committed { shards, index, checksums, metadata, .. } = committed;
 
         let metadata = metadata.unwrap_or_else(|| MetadataBuilder::new(&schema));
-        let metadata_sha256 = self.write_file(Stage::FinishMetadata, METADATA_FILE, |file| {
+        let pool = Arc::clone(&self.pool);
+        let mut waiter = Waiter { pool: &pool, stop };
+        let metadata_sha256 = self.write_file(Stage::FinishMetadata, METADATA_FILE, &mut waiter, |file| {
             metadata.write_ipc(&schema, file).map_err(|error| match error {
                 MetadataError::Write(error) => error,
                 other => io::Error::other(other),
             })
         })?;
-        let index_sha256 = self.write_file(Stage::FinishIndex, INDEX_FILE, |file| file.write_all(&index))?;
-        let checksums_sha256 =
-            self.write_file(Stage::FinishChecksums, RECORD_CHECKSUMS_FILE, |file| file.write_all(&checksums))?;
+        let index_sha256 =
+            self.write_file(Stage::FinishIndex, INDEX_FILE, &mut waiter, |file| file.write_all(&index))?;
+        let checksums_sha256 = self.write_file(Stage::FinishChecksums, RECORD_CHECKSUMS_FILE, &mut waiter, |file| {
+            file.write_all(&checksums)
+        })?;
 
         let shards = shards.iter().zip(digests).enumerate().map(|(number, (totals, sha256))| ShardEntry {
             name: shard_file_name(number as u64),
@@ -271,8 +278,8 @@ impl CacheWriter {
         let writer = WriterInfo { name: "dataset-rt".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
         let checksums = RecordChecksums { algo: RecordChecksumAlgo::Xxh3_64, sha256: checksums_sha256 };
         let manifest = manifest.with_writer(&writer).with_record_checksums(checksums);
-        self.write_file(Stage::FinishManifest, MANIFEST_FILE, |file| file.write_all(&manifest.encode()))?;
-        profile.measure(Stage::Publish, 1, 0, || self.work.publish(&self.name))
+        self.write_file(Stage::FinishManifest, MANIFEST_FILE, &mut waiter, |file| file.write_all(&manifest.encode()))?;
+        profile.measure(Stage::Publish, 1, 0, || self.work.publish(&self.name, &mut waiter))
     }
 
     /// Write one file of the cache, durably, and return its digest.
@@ -280,15 +287,21 @@ impl CacheWriter {
         &self,
         stage: Stage,
         name: &str,
+        waiter: &mut Waiter<'_>,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<Sha256Digest, WriteError> {
         let path = self.work.path().join(name);
         self.config.profile().measure(stage, 1, 0, || {
             let file = self.fs.create_file(&path).map_err(WriteError::io("create", &path))?;
-            let mut file = HashedFile { file, hasher: Sha256Hasher::new() };
-            write(&mut file).map_err(WriteError::io("write", &path))?;
-            file.file.sync().map_err(WriteError::io("sync", &path))?;
-            Ok(file.hasher.finish())
+            let mut file = HashedFile { file, hasher: Sha256Hasher::new(), stop: &mut *waiter.stop, stopped: false };
+            let written = write(&mut file);
+            let HashedFile { mut file, hasher, stopped, .. } = file;
+            if stopped {
+                return Err(WriteError::Interrupted);
+            }
+            written.map_err(WriteError::io("write", &path))?;
+            waiter.run(move || file.sync())?.map_err(WriteError::io("sync", &path))?;
+            Ok(hasher.finish())
         })
     }
 }
@@ -305,14 +318,21 @@ fn columns_differ(row: u64, schema: &MetadataSchema, metadata: &[(&str, Metadata
     WriteError::ColumnsDiffer { row, reason, expected: format!("[{}]", names.join(", ")) }
 }
 
-struct HashedFile {
+struct HashedFile<'a> {
     file: Box<dyn CacheFile>,
     hasher: Sha256Hasher,
+    stop: &'a mut dyn FnMut() -> bool,
+    /// Has `stop` ended the writing?
+    stopped: bool,
 }
 
-impl Write for HashedFile {
+impl Write for HashedFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
+        self.stopped = (self.stop)();
+        if self.stopped {
+            return Err(io::Error::other("the write was interrupted"));
+        }
+        let written = self.file.write(&bytes[..bytes.len().min(BYTES_PER_LOOK)])?;
         self.hasher.update(&bytes[..written]);
         Ok(written)
     }

@@ -45,7 +45,7 @@ impl Caches {
         let targets: Vec<_> = (self.paths.iter().zip(&self.opened).enumerate())
             .map(|(place, (cache, opened))| UpgradeTarget { cache, cache_id: CacheId::new(place as u64), opened })
             .collect();
-        upgrade_manifests(fs, &targets)
+        upgrade_manifests(fs, &targets, &mut || false)
     }
 
     fn texts(&self) -> Vec<Vec<u8>> {
