@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from dataset_rt._origin import Origin, origin_of
 from dataset_rt.exceptions import InvalidInputError, SampleIndexError, StoredColumnsIgnoredWarning
@@ -182,7 +182,39 @@ class CachedDataset:
 
     def __len__(self) -> int:
         """Samples that the next iterator will yield."""
-        return self._native.epoch_len
+        return self._native.next_len
+
+    def state_dict(self) -> dict[str, Any]:
+        """Say where in its stream the dataset is.
+
+        In the middle of an epoch that is the place behind the last sample that the newest iterator yielded, also when the loop
+        was left; `iterator.close()` gives the rest of its window up. `state_dict` of an iterator says where that one is.
+
+        Returns:
+            A dict that fits into JSON, under 1 KiB whatever the data: the plan (version, order, seed, number of rows, and SHA-256
+            digests of the caches' checksums, of the active rows and of the weights), `pass` (windows taken before this one since
+            the table was set), `position` (in the stream, samples), `rest` (samples left in the window, 0 when it is complete)
+            and `epoch_len`.
+
+        Source: docs/explanation/order.md, "Going on after a restart".
+        """
+        return self._native.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
+        """Go on from a place in the stream.
+
+        The next iterator yields the rest of the window that the state was in the middle of, if it was in one; those after it
+        yield `epoch_len` samples each. Open the same caches, and set the same table first: a state holds neither.
+
+        Args:
+            state: What `state_dict` of a dataset or of its iterator returned, in any process.
+            strict: Refuse the state of a stream that would go on differently. Otherwise go on by position all the same.
+
+        Raises:
+            InvalidInputError: It is not such a state (also a ValueError).
+            StateMismatchError: It is of another stream; the message says what differs. The dataset is then as it was.
+        """
+        self._native.load_state_dict(dict(state), strict)
 
     def set_epoch_len(self, epoch_len: int) -> None:
         """Set how many samples each future iterator yields. The place in the stream stays.

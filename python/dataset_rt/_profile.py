@@ -18,7 +18,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dataset_rt._native import ReadProfile as NativeReadProfile
 from dataset_rt._native import WriteProfile as NativeWriteProfile
@@ -222,6 +222,14 @@ class ProfiledIterator:
 
     def __length_hint__(self) -> int:
         return self._native.__length_hint__()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where in the stream the next sample is."""
+        return self._native.state_dict()
+
+    def load_state_dict(self, state: object, *, strict: bool = True) -> None:
+        """Go on in this window from the place that a state names."""
+        self._native.load_state_dict(state, strict=strict)
 
     def close(self) -> None:
         """Give nothing more, and write the profile."""

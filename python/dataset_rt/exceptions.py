@@ -47,6 +47,8 @@ ERROR_KINDS: Final[dict[str, str]] = {
     "export-exists": "CacheExistsError",
     "malformed-export": "CorruptCacheError",
     "cache-differs": "CorruptCacheError",
+    "invalid-state": "InvalidInputError",
+    "state-mismatch": "StateMismatchError",
     "stream-exhausted": "InvalidInputError",
     "index-out-of-bounds": "SampleIndexError",
     "iterator-in-use": "InvalidInputError",
@@ -90,6 +92,10 @@ def _rebuild(cls: type[DatasetRTError], args: tuple[object, ...], state: dict[st
 
 class InvalidInputError(DatasetRTError, ValueError):
     """An argument, configuration, sample or table is not acceptable: correct it."""
+
+
+class StateMismatchError(DatasetRTError, ValueError):
+    """A saved state is of another stream than the one that should go on: set up what it was saved with."""
 
 
 class SampleIndexError(DatasetRTError, IndexError):

@@ -1,19 +1,20 @@
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drt_reader::profile::Profile;
-use drt_reader::{ActiveTable, Attachment, Block, CachedDataset, PreparedTable, SampleIter};
+use drt_reader::{ActiveTable, Attachment, Block, CachedDataset, PreparedTable, StreamPlace};
 use drt_runtime::WorkerPool;
 use drt_writer::fs::StdFs;
 use drt_writer::{UpgradeStatus, UpgradeTarget, upgrade_manifests};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyDict, PyList};
 
 use crate::error::from_read;
 use crate::frame;
 use crate::iter::PySampleIterator;
 use crate::portion::{Portion, Turns, wait};
 use crate::sample::{SampleBuilder, to_python};
+use crate::state::{self, Progress};
 use crate::view::PyTableView;
 
 /// The dataset behind a `CachedDataset`.
@@ -21,6 +22,8 @@ use crate::view::PyTableView;
 pub(crate) struct PyDataset {
     dataset: CachedDataset,
     builder: Arc<SampleBuilder>,
+    /// How far the iterator over the last window is, until another table or place is set.
+    last: Mutex<Option<Arc<Progress>>>,
 }
 
 /// A table that was checked and can be made the active one.
@@ -33,7 +36,11 @@ type IgnoredColumn<'py> = (String, usize, u64, u64, Bound<'py, PyAny>);
 impl PyDataset {
     pub(crate) fn new(py: Python<'_>, dataset: CachedDataset) -> PyResult<Self> {
         let builder = Arc::new(SampleBuilder::new(py, dataset.catalog())?);
-        Ok(Self { dataset, builder })
+        Ok(Self { dataset, builder, last: Mutex::default() })
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Arc<Progress>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn samples(&self, py: Python<'_>, ids: Vec<(u64, u64)>) -> PyResult<Vec<Py<PyAny>>> {
@@ -78,8 +85,32 @@ pub(crate) fn build_samples(
 impl PyDataset {
     /// Take the next window of the stream.
     fn iter(&self) -> PyResult<PySampleIterator> {
-        let iter: SampleIter = self.dataset.iter().map_err(|error| from_read(&error))?;
-        Ok(PySampleIterator::new(iter, Arc::clone(&self.builder)))
+        let mut last = self.last();
+        let window = self.dataset.next_window().map_err(|error| from_read(&error))?;
+        let samples = window.iter_from(window.positions.start).map_err(|error| from_read(&error))?;
+        let progress = Arc::clone(last.insert(Arc::new(Progress::new(window))));
+        Ok(PySampleIterator::new(samples, Arc::clone(&self.builder), Some(progress)))
+    }
+
+    /// Where the stream is: in the middle of the last window if its iterator has not come to its end.
+    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (view, plan, place) = {
+            let last = self.last();
+            let (view, plan, place) = self.dataset.snapshot();
+            let middle = last.as_ref().and_then(|progress| progress.place());
+            (view, plan, middle.map_or(place, |middle| StreamPlace { epoch_len: place.epoch_len, ..middle }))
+        };
+        state::dump(py, &view, &plan, place)
+    }
+
+    /// Go on from the place that a state names.
+    fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyAny>, strict: bool) -> PyResult<()> {
+        let (view, plan, _) = self.dataset.snapshot();
+        let place = state::load(py, state, &view, &plan, strict)?;
+        let mut last = self.last();
+        self.dataset.set_place(place).map_err(|error| from_read(&error))?;
+        *last = None;
+        Ok(())
     }
 
     /// The active table as it is now.
@@ -89,6 +120,12 @@ impl PyDataset {
 
     #[getter]
     fn epoch_len(&self) -> u64 {
+        self.dataset.place().epoch_len
+    }
+
+    /// Samples in the next window: those of an epoch, or the rest of one.
+    #[getter]
+    fn next_len(&self) -> u64 {
         self.dataset.epoch_len()
     }
 
@@ -146,7 +183,10 @@ impl PyDataset {
 
     /// Make a table that this dataset prepared the active one.
     fn activate(&self, table: &PyPreparedTable) -> PyResult<()> {
-        self.dataset.activate(Arc::clone(&table.0)).map_err(|error| from_read(&error))
+        let mut last = self.last();
+        self.dataset.activate(Arc::clone(&table.0)).map_err(|error| from_read(&error))?;
+        *last = None;
+        Ok(())
     }
 
     /// Give manifests of format 2 the identities that their caches have here: what was done, and which manifest stopped it.

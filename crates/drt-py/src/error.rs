@@ -52,6 +52,8 @@ kinds! {
     INVALID_TABLE = "invalid-table" "InvalidInputError";
     UNREPRESENTABLE_METADATA = "unrepresentable-metadata" "CorruptCacheError";
     INVALID_EPOCH_LENGTH = "invalid-epoch-length" "InvalidInputError";
+    INVALID_STATE = "invalid-state" "InvalidInputError";
+    STATE_MISMATCH = "state-mismatch" "StateMismatchError";
     STREAM_EXHAUSTED = "stream-exhausted" "InvalidInputError";
     INDEX_OUT_OF_BOUNDS = "index-out-of-bounds" "SampleIndexError";
     ITERATOR_IN_USE = "iterator-in-use" "InvalidInputError";

@@ -6,16 +6,19 @@ use drt_reader::profile::Stage;
 use drt_reader::{Block, SampleIter};
 use drt_runtime::Began;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
-use crate::error::{ITERATOR_IN_USE, from_read, raise};
+use crate::error::{INVALID_STATE, ITERATOR_IN_USE, from_read, raise};
 use crate::portion::{Portion, wait};
 use crate::sample::{SampleBuilder, Texts, thread_number};
+use crate::state::{self, Progress};
 
 /// An iterator over one window. Threads may share it: each sample goes to one of them.
 #[pyclass(name = "SampleIterator", module = "dataset_rt._native", frozen)]
 pub(crate) struct PySampleIterator {
     builder: Arc<SampleBuilder>,
+    /// How far it is, for iterators over a dataset's window.
+    progress: Option<Arc<Progress>>,
     state: Mutex<State>,
     /// The thread inside `__next__`, 0 for none. Only that thread itself can see its own number here.
     owner: AtomicUsize,
@@ -38,19 +41,25 @@ struct State {
 }
 
 impl PySampleIterator {
-    pub(crate) fn new(samples: SampleIter, builder: Arc<SampleBuilder>) -> Self {
-        let block = Arc::new(samples.empty_block());
-        let state = State {
-            samples,
-            current: Portion::empty(Arc::clone(&block)),
-            ahead: VecDeque::new(),
-            block,
-            cut: 0,
-            end: None,
-            texts: builder.new_texts(),
-            handed_out: Began::default(),
-        };
-        Self { builder, state: Mutex::new(state), owner: AtomicUsize::new(0) }
+    pub(crate) fn new(samples: SampleIter, builder: Arc<SampleBuilder>, progress: Option<Arc<Progress>>) -> Self {
+        let state = State::new(samples, &builder);
+        Self { builder, progress, state: Mutex::new(state), owner: AtomicUsize::new(0) }
+    }
+
+    /// Note the outcome of a step. After an error nothing more is given.
+    #[inline]
+    fn count(&self, outcome: &PyResult<Option<Bound<'_, PyAny>>>, state: &mut State) {
+        match (outcome, &self.progress) {
+            (Ok(Some(_)), Some(progress)) => progress.advance(),
+            (Ok(_), _) => {}
+            (Err(_), _) => state.finish(),
+        }
+    }
+
+    fn progress(&self) -> PyResult<&Progress> {
+        self.progress.as_deref().ok_or_else(|| {
+            raise(INVALID_STATE, "this iterator is not over a dataset's stream, so it has no place in one", None, None)
+        })
     }
 
     fn lock(&self, py: Python<'_>) -> PyResult<Locked<'_>> {
@@ -111,9 +120,7 @@ impl PySampleIterator {
         let mut locked = self.lock(py)?;
         let state = &mut *locked.state;
         let outcome = state.next(py, &self.builder);
-        if outcome.is_err() {
-            state.finish();
-        }
+        self.count(&outcome, state);
         outcome
     }
 
@@ -122,15 +129,35 @@ impl PySampleIterator {
         let mut locked = self.lock(py)?;
         let state = &mut *locked.state;
         let outcome = state.next_measured(py, &self.builder);
-        if outcome.is_err() {
-            state.finish();
-        }
+        self.count(&outcome, state);
         outcome
     }
 
     /// Give nothing more, and let go of what was prepared. Closing again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.lock(py)?.state.finish();
+        if let Some(progress) = &self.progress {
+            progress.close();
+        }
+        Ok(())
+    }
+
+    /// Where in the stream the next sample is.
+    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let progress = self.progress()?;
+        let place = progress.place().unwrap_or_else(|| progress.end());
+        state::dump(py, &progress.window.view, &progress.window.plan, place)
+    }
+
+    /// Go on in this window from the place that a state names.
+    #[pyo3(signature = (state, *, strict=true))]
+    fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyAny>, strict: bool) -> PyResult<()> {
+        let progress = self.progress()?;
+        let place = state::load(py, state, &progress.window.view, &progress.window.plan, strict)?;
+        let samples = progress.window.iter_from(place.position).map_err(|error| from_read(&error))?;
+        let mut locked = self.lock(py)?;
+        *locked.state = State::new(samples, &self.builder);
+        progress.set(place.position);
         Ok(())
     }
 
@@ -154,6 +181,20 @@ impl PySampleIterator {
 }
 
 impl State {
+    fn new(samples: SampleIter, builder: &SampleBuilder) -> Self {
+        let block = Arc::new(samples.empty_block());
+        Self {
+            samples,
+            current: Portion::empty(Arc::clone(&block)),
+            ahead: VecDeque::new(),
+            block,
+            cut: 0,
+            end: None,
+            texts: builder.new_texts(),
+            handed_out: Began::default(),
+        }
+    }
+
     #[inline]
     fn next<'py>(&mut self, py: Python<'py>, builder: &SampleBuilder) -> PyResult<Option<Bound<'py, PyAny>>> {
         loop {

@@ -9,6 +9,7 @@ mod profile;
 mod pull;
 mod runtime;
 mod sample;
+mod state;
 mod view;
 
 /// The extension module: registration only.

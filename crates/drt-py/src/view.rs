@@ -101,7 +101,7 @@ impl PyTableView {
         };
         let samples = positions.and_then(|positions| self.view.iter(plan.0.clone(), positions));
         let samples = samples.map_err(|error| from_read(&error))?;
-        Ok(PySampleIterator::new(samples, Arc::clone(&self.builder)))
+        Ok(PySampleIterator::new(samples, Arc::clone(&self.builder), None))
     }
 
     /// Write the table to a new file that `Runtime.open_view` maps.

@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,15 +36,58 @@ pub struct CachedDataset {
 struct State {
     table: Arc<ActiveTable>,
     plan: SamplingPlan,
-    epoch_len: u64,
-    cursor: u64,
+    place: StreamPlace,
 }
 
 impl State {
     /// At the beginning of a table's stream.
     fn new(table: Arc<ActiveTable>, config: &ReaderConfig) -> Result<Self, ReadError> {
         let plan = table.plan(config.order, config.seed)?;
-        Ok(Self { epoch_len: table.num_rows(), table, plan, cursor: 0 })
+        let place = StreamPlace { pass: 0, position: 0, rest: 0, epoch_len: table.num_rows() };
+        Ok(Self { table, plan, place })
+    }
+}
+
+/// A place in a dataset's stream, and how it goes on from there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamPlace {
+    /// Windows that were taken since the table became active.
+    pub pass: u64,
+    /// Where in the stream the next window begins.
+    pub position: u64,
+    /// Samples in the next window; 0 for as many as an epoch has.
+    pub rest: u64,
+    /// Samples in each window after it.
+    pub epoch_len: u64,
+}
+
+/// A window of a dataset's stream.
+#[derive(Debug, Clone)]
+pub struct Window {
+    /// The table that it is drawn from.
+    pub view: TableView,
+    /// How it is drawn.
+    pub plan: SamplingPlan,
+    /// Its positions in the stream.
+    pub positions: Range<u64>,
+    /// Its number since the table became active, from 0.
+    pub pass: u64,
+    /// What an epoch's length was when it was taken.
+    pub epoch_len: u64,
+}
+
+impl Window {
+    /// Its samples from a position on.
+    ///
+    /// # Errors
+    /// `InvalidConfig` when the position is not in the window.
+    pub fn iter_from(&self, position: u64) -> Result<SampleIter, ReadError> {
+        let Range { start, end } = self.positions;
+        if !(start..=end).contains(&position) {
+            let reason = format!("position {position} is not in the window of {start} to {end}");
+            return Err(ReadError::InvalidConfig { reason });
+        }
+        self.view.iter(self.plan.clone(), Positions::window(position, end - position)?)
     }
 }
 
@@ -129,7 +173,27 @@ impl CachedDataset {
 
     /// Samples that the next iterator will yield: at first the number of active rows.
     pub fn epoch_len(&self) -> u64 {
-        self.state().epoch_len
+        let StreamPlace { rest, epoch_len, .. } = self.state().place;
+        if rest > 0 { rest } else { epoch_len }
+    }
+
+    /// Where the next window begins, and how long it and the following ones are.
+    pub fn place(&self) -> StreamPlace {
+        self.state().place
+    }
+
+    /// Go on from another place in the stream.
+    ///
+    /// # Errors
+    /// `InvalidEpochLen` when a length is beyond [`MAX_EPOCH_LEN`], or an epoch's is 0; nothing changes then.
+    pub fn set_place(&self, place: StreamPlace) -> Result<(), ReadError> {
+        for len in [place.epoch_len, place.rest.max(1)] {
+            if !(1..=MAX_EPOCH_LEN).contains(&len) {
+                return Err(ReadError::InvalidEpochLen { len, max: MAX_EPOCH_LEN });
+            }
+        }
+        self.state().place = place;
+        Ok(())
     }
 
     /// Set how many samples each future iterator yields. The place in the stream stays.
@@ -140,7 +204,8 @@ impl CachedDataset {
         if !(1..=MAX_EPOCH_LEN).contains(&len) {
             return Err(ReadError::InvalidEpochLen { len, max: MAX_EPOCH_LEN });
         }
-        self.state().epoch_len = len;
+        let mut state = self.state();
+        state.place = StreamPlace { epoch_len: len, rest: 0, ..state.place };
         Ok(())
     }
 
@@ -190,22 +255,37 @@ impl CachedDataset {
     /// # Errors
     /// `Sampler` at the end of the stream, after 2^64 draws.
     pub fn iter(&self) -> Result<SampleIter, ReadError> {
+        let window = self.next_window()?;
+        window.iter_from(window.positions.start)
+    }
+
+    /// Take the next window of the stream, to be iterated over later.
+    ///
+    /// # Errors
+    /// As [`iter`](Self::iter).
+    pub fn next_window(&self) -> Result<Window, ReadError> {
         let mut state = self.state();
-        let mut start = state.cursor;
+        let StreamPlace { pass, mut position, rest, epoch_len } = state.place;
+        let len = if rest > 0 { rest } else { epoch_len };
         // Table order repeats itself, so there is always a place to go on from.
-        if self.config.order == Order::Sequential && start.checked_add(state.epoch_len).is_none() {
-            start %= state.table.num_rows();
+        if self.config.order == Order::Sequential && position.checked_add(len).is_none() {
+            position %= state.table.num_rows();
         }
-        let positions = Positions::window(start, state.epoch_len)?;
-        state.cursor = start + state.epoch_len;
+        let end = position.checked_add(len).ok_or(ReadError::StreamExhausted)?;
+        state.place = StreamPlace { pass: pass.saturating_add(1), position: end, rest: 0, epoch_len };
         let (view, plan) = (self.view_of(&state), state.plan.clone());
-        drop(state);
-        view.iter(plan, positions)
+        Ok(Window { view, plan, positions: position..end, pass, epoch_len })
     }
 
     /// The active table as it is now, to be drawn from in other ways.
     pub fn view(&self) -> TableView {
         self.view_of(&self.state())
+    }
+
+    /// The active table, how it is drawn from, and where its stream is, as of one moment.
+    pub fn snapshot(&self) -> (TableView, SamplingPlan, StreamPlace) {
+        let state = self.state();
+        (self.view_of(&state), state.plan.clone(), state.place)
     }
 
     fn view_of(&self, state: &State) -> TableView {

@@ -23,7 +23,7 @@ pub use block::{Block, SampleRef};
 pub use cache::Cache;
 pub use catalog::Catalog;
 pub use config::{IoMode, Order, ReaderConfig};
-pub use dataset::{CachedDataset, MAX_EPOCH_LEN};
+pub use dataset::{CachedDataset, MAX_EPOCH_LEN, StreamPlace, Window};
 pub use error::{ReadError, RecordFault};
 #[cfg(feature = "polars")]
 pub use frame::PreparedTable;

@@ -22,6 +22,7 @@ pub struct ActiveTable {
     pub(crate) weights: RowWeights,
     attachment: Option<Attachment>,
     rows_digest: OnceLock<Sha256Digest>,
+    weights_digest: OnceLock<Option<Sha256Digest>>,
 }
 
 /// The physical row of each active row.
@@ -73,7 +74,14 @@ impl ActiveTable {
     }
 
     pub(crate) fn from_parts(num_rows: u64, rows: PhysicalRows, weights: RowWeights) -> Self {
-        Self { num_rows, rows, weights, attachment: None, rows_digest: OnceLock::new() }
+        Self {
+            num_rows,
+            rows,
+            weights,
+            attachment: None,
+            rows_digest: OnceLock::new(),
+            weights_digest: OnceLock::new(),
+        }
     }
 
     /// The rows with these identities, in this order, with these weights.
@@ -228,13 +236,17 @@ impl ActiveTable {
         })
     }
 
-    /// SHA-256 over what draws by weight depend on; `None` when the weights are equal. Computed for each call.
+    /// SHA-256 over what draws by weight depend on; `None` when the weights are equal. Computed once.
     ///
     /// # Errors
     /// As [`plan`](Self::plan).
     pub fn weights_digest(&self) -> Result<Option<Sha256Digest>, ReadError> {
+        if let Some(digest) = self.weights_digest.get() {
+            return Ok(*digest);
+        }
         let table = self.weights.table(self.num_rows)?;
-        Ok(table.and_then(|weights| weights.table()).map(Sha256Hasher::digest))
+        let digest = table.and_then(|weights| weights.table()).map(Sha256Hasher::digest);
+        Ok(*self.weights_digest.get_or_init(|| digest))
     }
 }
 
