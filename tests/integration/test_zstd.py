@@ -11,6 +11,7 @@ import dataset_rt as drt
 import pytest
 from pydantic import ValidationError
 from support import drt as subject
+from support.child import run_script
 from support.damage import assert_names_the_record, flip, place
 from support.sources import noise
 
@@ -111,3 +112,31 @@ def test_a_damaged_frame_without_checksums_is_no_crash(base: Path, row: int) -> 
         except drt.CorruptCacheError as error:
             assert_names_the_record(error, path, row)
         flip(shard, at)
+
+
+@pytest.mark.slow
+def test_a_write_gives_the_memory_of_its_level_back(base: Path) -> None:
+    script = """
+from pathlib import Path
+import dataset_rt as api
+from support import drt, sources
+
+def private():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon"))
+
+runtime, payload = drt.runtime(2), sources.noise("level", 1 << 20) * 6
+def write(name, level):
+    compression = api.ShardCompression(algo="zstd", level=level)
+    config = api.WriterConfig(shard_compression=compression, show_progress=False)
+    rows = [(payload, {"i": i}) for i in range(4)]
+    (result,) = runtime.write_cache(sources.ListSource(name, rows), Path(ARGS["base"]), writer_config=config)
+    assert isinstance(result, api.CacheWriteSuccess), result
+
+write("before", 1)
+before = private()
+write("after", 19)
+report(private() - before)
+"""
+    kept = run_script(script, {"base": str(base)})
+    assert kept < 30_000_000, f"{kept} bytes stayed"  # the threads' encoders alone took more than that each

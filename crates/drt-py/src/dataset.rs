@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use drt_reader::profile::Profile;
 use drt_reader::{ActiveTable, Attachment, Block, CachedDataset, PreparedTable, StreamPlace};
@@ -25,6 +26,9 @@ pub(crate) struct PyDataset {
     /// How far the iterator over the last window is, until another table or place is set.
     last: Mutex<Option<Arc<Progress>>>,
 }
+
+/// How long the objects of one call are built before other threads and signals have their turn.
+const TURN: Duration = Duration::from_millis(10);
 
 /// A table that was checked and can be made the active one.
 #[pyclass(name = "PreparedTable", module = "dataset_rt._native", frozen)]
@@ -61,7 +65,7 @@ pub(crate) fn build_samples(
     let mut texts = builder.new_texts();
     let unmeasured = Profile::default();
     let mut copied = 1;
-    let mut turns = Turns::new();
+    let mut turns = Turns::new(TURN);
     for current in 0..portions.len() {
         turns.pause(py)?;
         // While one portion's objects are built, each of the threads copies another one's payloads.

@@ -79,26 +79,29 @@ pub(crate) fn wait<T: Send>(py: Python<'_>, waiting: impl FnOnce(&mut dyn FnMut(
     signal.map_or(Ok(outcome), Err)
 }
 
-/// How long a loop over Python objects runs before others have their turn.
-const TURN: Duration = Duration::from_millis(1);
+/// Whoever waits for the interpreter has to be woken to take it: a thread that only lets go of it has it again before that.
+const PAUSE: Duration = Duration::from_micros(1);
 
 /// Lets other threads and signals have their turn in a loop that needs the interpreter.
-pub(crate) struct Turns(Instant);
+pub(crate) struct Turns {
+    every: Duration,
+    last: Instant,
+}
 
 impl Turns {
-    pub(crate) fn new() -> Self {
-        Self(Instant::now())
+    /// A pause after each stretch of `every`. One takes about 60 microseconds.
+    pub(crate) fn new(every: Duration) -> Self {
+        Self { every, last: Instant::now() }
     }
 
     /// Is it time to let others have their turn? Then do.
     #[inline]
     pub(crate) fn pause(&mut self, py: Python<'_>) -> PyResult<()> {
-        if self.0.elapsed() < TURN {
+        if self.last.elapsed() < self.every {
             return Ok(());
         }
-        // Whoever waits for the interpreter gets it here.
-        py.detach(|| ());
-        self.0 = Instant::now();
+        py.detach(|| std::thread::sleep(PAUSE));
+        self.last = Instant::now();
         py.check_signals()
     }
 }
@@ -111,7 +114,7 @@ const COPIED_AT_ONCE: usize = 256 * 1024;
 pub(crate) fn copy_buffer<'py>(py: Python<'py>, buffer: &PyUntypedBuffer) -> PyResult<Bound<'py, PyAny>> {
     let len = buffer.len_bytes();
     let mut bytes = UnseenBytes::new(py, len)?;
-    let mut turns = Turns::new();
+    let mut turns = Turns::new(Duration::from_millis(1));
     for (at, piece) in (0..).step_by(COPIED_AT_ONCE).zip(bytes.content().chunks_mut(COPIED_AT_ONCE)) {
         // SAFETY: the buffer is contiguous and has `len` bytes, which stay where they are as long as it is held. The interpreter
         // is locked, so no Python code writes to them during this copy, and nobody else knows the memory that it goes to.

@@ -1,16 +1,16 @@
 //! Which values of a table's stored columns differ from the caches': samples keep theirs, so somebody should say so.
 
-use std::ops::Range;
-
 use drt_format::{CacheId, MetadataValue};
 use drt_metadata::Column;
 use polars_core::frame::DataFrame;
 use polars_core::series::Series;
+use polars_core::utils::arrow::array::{Array, BooleanArray, PrimitiveArray, Utf8ViewArray, View};
+use polars_core::utils::arrow::bitmap::Bitmap;
 
 use crate::table::ROWS_PER_LOOK;
 use crate::{ActiveTable, CachedDataset, ReadError};
 
-/// Rows that are looked at together: when they follow each other in a cache too, whole stretches are compared.
+/// Rows whose places are looked up together, for all columns.
 const PIECE: usize = 1024;
 
 /// A stored column that a table has other values in than the caches. The samples keep the caches' values.
@@ -28,43 +28,6 @@ pub struct IgnoredColumn<'a> {
     pub stored: MetadataValue<'a>,
 }
 
-/// Rows of one batch of one cache, as physical rows of the catalog.
-struct Segment<'a> {
-    rows: Range<u64>,
-    columns: &'a [Column],
-}
-
-/// The stored values of all caches.
-struct Stored<'a>(Vec<Segment<'a>>);
-
-impl<'a> Stored<'a> {
-    fn of(dataset: &'a CachedDataset) -> Self {
-        let mut segments = Vec::new();
-        let mut start = 0;
-        for cache in dataset.catalog().caches() {
-            let table = cache.metadata();
-            for (rows, columns) in table.batches() {
-                // A table with nulls is never shown, so nobody has its values.
-                if !table.has_nulls() {
-                    segments.push(Segment { rows: start + rows.start..start + rows.end, columns });
-                }
-            }
-            start += cache.num_samples();
-        }
-        Self(segments)
-    }
-
-    /// The segment of a physical row: most often the one of the row before.
-    #[inline]
-    fn find(&self, row: u64, last: usize) -> Option<usize> {
-        if self.0.get(last).is_some_and(|segment| segment.rows.contains(&row)) {
-            return Some(last);
-        }
-        let found = self.0.partition_point(|segment| segment.rows.end <= row);
-        self.0.get(found).filter(|segment| segment.rows.contains(&row)).map(|_| found)
-    }
-}
-
 impl CachedDataset {
     /// The stored columns in which a frame has other values than the caches, each with its first such row. Nulls are other
     /// values; floats are compared by their bits. `table` was made of the frame's identities.
@@ -77,26 +40,248 @@ impl CachedDataset {
         table: &ActiveTable,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<IgnoredColumn<'_>>, ReadError> {
-        let stored = Stored::of(self);
-        let shown = self.frame.get().filter(|shown| table.rows().is_none() && shown.height() == frame.height());
-        let mut ignored = Vec::new();
+        let caches = self.catalog().caches();
+        // A table with nulls is never shown, so nobody has its values.
+        if caches.iter().any(|cache| cache.metadata().has_nulls()) {
+            return Ok(Vec::new());
+        }
+        let shown = self.frame.get();
+        let mut starts = vec![0];
+        let mut segments: Vec<&[Column]> = Vec::new();
+        for (rows, columns) in caches.iter().flat_map(|cache| cache.metadata().batches()) {
+            starts.push(starts[starts.len() - 1] + (rows.end - rows.start));
+            segments.push(columns);
+        }
+
+        let mut compared = Vec::new();
         for (position, field) in self.schema().fields().iter().enumerate() {
-            let Ok(column) = frame.column(&field.name) else { continue };
-            let series = column.as_materialized_series();
-            let as_shown = shown.and_then(|shown| shown.column(&field.name).ok());
-            if as_shown.is_some_and(|shown| is_same_memory(series, shown.as_materialized_series())) {
-                continue;
-            }
-            if let Some(row) = first_difference(series, position, table, &stored, stop)? {
-                let (place, sample_id) = self.catalog().locate(table.physical(row as u64));
-                let cache = &self.catalog().caches()[place as usize];
-                let (columns, local) = cache.columns(sample_id);
-                // Text that cannot be read was not compared.
-                let Some(value) = columns[position].value(local) else { continue };
-                ignored.push(IgnoredColumn { name: &field.name, row, cache_id: cache.id(), sample_id, stored: value });
+            let Ok(given) = frame.column(&field.name) else { continue };
+            let given = given.as_materialized_series();
+            let shown =
+                shown.and_then(|shown| shown.column(&field.name).ok()).map(|shown| shown.as_materialized_series());
+            let in_order = table.rows().is_none();
+            if !shown.is_some_and(|shown| in_order && is_same_memory(given, shown))
+                && let Some(values) = Values::of(given, &segments, position, shown)
+            {
+                compared.push(Compared { position, values, array: 0, array_start: 0, found: None });
             }
         }
-        Ok(ignored)
+
+        let (mut places, mut at) = (Places::default(), 0);
+        let num_rows = table.num_rows() as usize;
+        while at < num_rows && compared.iter().any(|column| column.found.is_none()) {
+            if at.is_multiple_of(ROWS_PER_LOOK) && stop() {
+                return Err(ReadError::Interrupted);
+            }
+            let end = num_rows.min(at + PIECE);
+            places.find(&starts, (at..end).map(|row| table.physical(row as u64)));
+            for column in compared.iter_mut().filter(|column| column.found.is_none()) {
+                column.compare(at, &places);
+            }
+            at = end;
+        }
+
+        let ignored = compared.into_iter().filter_map(|Compared { position, found, .. }| {
+            let row = found?;
+            let (place, sample_id) = self.catalog().locate(table.physical(row as u64));
+            let cache = &caches[place as usize];
+            let (columns, local) = cache.columns(sample_id);
+            // Text that cannot be read is nobody's to compare with.
+            let stored = columns[position].value(local)?;
+            let name = &self.schema().fields()[position].name;
+            Some(IgnoredColumn { name, row, cache_id: cache.id(), sample_id, stored })
+        });
+        Ok(ignored.collect())
+    }
+}
+
+/// Where some rows are stored: which batch of all caches', and which row in it.
+#[derive(Default)]
+struct Places {
+    segments: Vec<u32>,
+    rows: Vec<u32>,
+}
+
+impl Places {
+    /// `starts` has the first physical row of each segment, then the number of rows.
+    fn find(&mut self, starts: &[u64], rows: impl Iterator<Item = u64>) {
+        self.segments.clear();
+        self.rows.clear();
+        let mut segment = 0;
+        for row in rows {
+            // Neighbours mostly lie in one segment.
+            if !(starts[segment]..starts[segment + 1]).contains(&row) {
+                segment = starts.partition_point(|start| *start <= row) - 1;
+            }
+            self.segments.push(segment as u32);
+            self.rows.push((row - starts[segment]) as u32);
+        }
+    }
+}
+
+/// A column of a table beside what is stored: its arrays, and one stored slice a segment.
+enum Values<'a> {
+    Int(Vec<&'a PrimitiveArray<i64>>, Vec<&'a [i64]>),
+    Float(Vec<&'a PrimitiveArray<f64>>, Vec<&'a [f64]>),
+    Bool(Vec<&'a BooleanArray>, Vec<&'a Bitmap>),
+    Text(Vec<&'a Utf8ViewArray>, Vec<StoredText<'a>>),
+}
+
+struct StoredText<'a> {
+    column: &'a Column,
+    text: &'a [u8],
+    /// The views in which the text was handed out, if it was.
+    views: Option<&'a [View]>,
+}
+
+impl<'a> Values<'a> {
+    fn of(given: &'a Series, segments: &[&'a [Column]], position: usize, shown: Option<&'a Series>) -> Option<Self> {
+        fn stored<'a, T>(
+            segments: &[&'a [Column]],
+            position: usize,
+            take: impl Fn(&'a Column) -> Option<T>,
+        ) -> Option<Vec<T>> {
+            segments.iter().map(|columns| take(&columns[position])).collect()
+        }
+        if let Ok(given) = given.i64() {
+            let take =
+                |column: &'a Column| if let Column::Int(values) = column { Some(values.as_slice()) } else { None };
+            Some(Self::Int(given.downcast_iter().collect(), stored(segments, position, take)?))
+        } else if let Ok(given) = given.f64() {
+            let take =
+                |column: &'a Column| if let Column::Float(values) = column { Some(values.as_slice()) } else { None };
+            Some(Self::Float(given.downcast_iter().collect(), stored(segments, position, take)?))
+        } else if let Ok(given) = given.bool() {
+            let take = |column: &'a Column| if let Column::Bool(bits) = column { Some(bits) } else { None };
+            Some(Self::Bool(given.downcast_iter().collect(), stored(segments, position, take)?))
+        } else if let Ok(given) = given.str() {
+            let take = |column: &'a Column| match column {
+                Column::String { text, .. } => Some(StoredText { column, text: text.as_slice(), views: None }),
+                _ => None,
+            };
+            let mut stored = stored(segments, position, take)?;
+            if let Some(Ok(shown)) = shown.map(|shown| shown.str())
+                && shown.downcast_iter().count() == stored.len()
+            {
+                for (stored, array) in stored.iter_mut().zip(shown.downcast_iter()) {
+                    stored.views = Some(array.views().as_slice());
+                }
+            }
+            Some(Self::Text(given.downcast_iter().collect(), stored))
+        } else {
+            None
+        }
+    }
+
+    /// Rows of an array; 0 behind the last.
+    fn len(&self, array: usize) -> usize {
+        match self {
+            Self::Int(given, _) => given.get(array).map_or(0, |array| array.len()),
+            Self::Float(given, _) => given.get(array).map_or(0, |array| array.len()),
+            Self::Bool(given, _) => given.get(array).map_or(0, |array| array.len()),
+            Self::Text(given, _) => given.get(array).map_or(0, |array| array.len()),
+        }
+    }
+
+    /// The first of some rows of an array, from `start` on, that is another value than the one stored at its place.
+    fn first_difference(&self, array: usize, start: usize, segments: &[u32], rows: &[u32]) -> Option<usize> {
+        let places = || segments.iter().zip(rows).map(|(segment, row)| (*segment as usize, *row as usize));
+        let first_null =
+            |valid: Option<&Bitmap>| valid.and_then(|valid| (0..rows.len()).find(|at| !valid.get_bit(start + at)));
+        // All rows are compared without a branch first, so that the memory accesses of one overlap with those of the next.
+        match self {
+            Self::Int(given, stored) => {
+                let values = &given[array].values().as_slice()[start..][..rows.len()];
+                let pairs = || places().zip(values);
+                let differ = pairs().fold(0, |differ, ((segment, row), value)| differ | (stored[segment][row] ^ value));
+                let first =
+                    (differ != 0).then(|| pairs().position(|((segment, row), value)| stored[segment][row] != *value));
+                first_of(first.flatten(), first_null(given[array].validity()))
+            }
+            Self::Float(given, stored) => {
+                let values = &given[array].values().as_slice()[start..][..rows.len()];
+                let pairs = || places().zip(values.iter().map(|value| value.to_bits()));
+                let bits = |segment: usize, row: usize| stored[segment][row].to_bits();
+                let differ = pairs().fold(0, |differ, ((segment, row), value)| differ | (bits(segment, row) ^ value));
+                let first =
+                    (differ != 0).then(|| pairs().position(|((segment, row), value)| bits(segment, row) != value));
+                first_of(first.flatten(), first_null(given[array].validity()))
+            }
+            Self::Bool(given, stored) => {
+                let values = given[array].values();
+                let first = places()
+                    .zip(start..)
+                    .position(|((segment, row), at)| stored[segment].get_bit(row) != values.get_bit(at));
+                first_of(first, first_null(given[array].validity()))
+            }
+            Self::Text(given, stored) => {
+                let array = given[array];
+                let first = places().zip(start..).position(|((segment, row), at)| !stored[segment].is(row, array, at));
+                first_of(first, first_null(array.validity()))
+            }
+        }
+    }
+}
+
+/// The smaller of two places, where there are any.
+fn first_of(one: Option<usize>, other: Option<usize>) -> Option<usize> {
+    one.into_iter().chain(other).min()
+}
+
+impl StoredText<'_> {
+    /// Is the stored text of a row an array's text?
+    #[inline]
+    fn is(&self, row: usize, array: &Utf8ViewArray, at: usize) -> bool {
+        if let Some(views) = self.views {
+            let (stored, given) = (&views[row], &array.views()[at]);
+            if (stored.length, stored.prefix) != (given.length, given.prefix) {
+                return false;
+            }
+            if stored.is_inline() {
+                return (stored.buffer_idx, stored.offset) == (given.buffer_idx, given.offset);
+            }
+            // What was taken out of the stored table still points to its text.
+            let buffer = &array.data_buffers()[given.buffer_idx as usize];
+            if std::ptr::eq(buffer.as_ptr(), self.text.as_ptr()) && stored.offset == given.offset {
+                return true;
+            }
+        }
+        // Text that cannot be read was never shown to anybody.
+        self.column.text(row).is_none_or(|stored| stored == array.value(at).as_bytes())
+    }
+}
+
+/// A column that is being compared, piece by piece.
+struct Compared<'a> {
+    position: usize,
+    values: Values<'a>,
+    /// The array that the next rows are in, and the table's row that it begins with.
+    array: usize,
+    array_start: usize,
+    /// The first row with another value.
+    found: Option<usize>,
+}
+
+impl Compared<'_> {
+    /// Compare the table's rows from `start` on with what is at their places.
+    fn compare(&mut self, start: usize, places: &Places) {
+        let (mut done, len) = (0, places.rows.len());
+        while done < len {
+            let within = start + done - self.array_start;
+            let take = (len - done).min(self.values.len(self.array).saturating_sub(within));
+            if take > 0 {
+                let (segments, rows) = (&places.segments[done..][..take], &places.rows[done..][..take]);
+                if let Some(first) = self.values.first_difference(self.array, within, segments, rows) {
+                    self.found = Some(start + done + first);
+                    return;
+                }
+            }
+            done += take;
+            if done < len {
+                self.array_start += self.values.len(self.array);
+                self.array += 1;
+            }
+        }
     }
 }
 
@@ -131,154 +316,4 @@ fn all_equal<A, K: PartialEq>(
     key: impl Fn(A) -> K,
 ) -> bool {
     one.map(&key).eq(other.map(&key))
-}
-
-/// The first row in which a column has another value than the caches.
-fn first_difference(
-    series: &Series,
-    position: usize,
-    table: &ActiveTable,
-    stored: &Stored<'_>,
-    stop: &mut dyn FnMut() -> bool,
-) -> Result<Option<usize>, ReadError> {
-    let mut walk = Walk { position, table, stored, stop, segment: 0, start: 0 };
-    let mut found = None;
-    if let Ok(values) = series.i64() {
-        for array in values.downcast_iter() {
-            let values = array.values().as_slice();
-            let stretch = |column: &Column, from: usize, at: Range<usize>| match column {
-                Column::Int(stored) => stored[from..][..at.len()] == values[at],
-                _ => false,
-            };
-            let one = |column: &Column, local: usize, at: usize| match column {
-                Column::Int(stored) => stored[local] == values[at],
-                _ => false,
-            };
-            let is_null = |at: usize| array.validity().is_some_and(|valid| !valid.get_bit(at));
-            found = walk.next(array.len(), array.validity().is_some(), stretch, one, is_null)?;
-            if found.is_some() {
-                break;
-            }
-        }
-    } else if let Ok(values) = series.f64() {
-        for array in values.downcast_iter() {
-            let values = array.values().as_slice();
-            let stretch = |column: &Column, from: usize, at: Range<usize>| match column {
-                Column::Float(stored) => {
-                    stored[from..][..at.len()].iter().zip(&values[at]).all(|(a, b)| a.to_bits() == b.to_bits())
-                }
-                _ => false,
-            };
-            let one = |column: &Column, local: usize, at: usize| match column {
-                Column::Float(stored) => stored[local].to_bits() == values[at].to_bits(),
-                _ => false,
-            };
-            let is_null = |at: usize| array.validity().is_some_and(|valid| !valid.get_bit(at));
-            found = walk.next(array.len(), array.validity().is_some(), stretch, one, is_null)?;
-            if found.is_some() {
-                break;
-            }
-        }
-    } else if let Ok(values) = series.bool() {
-        for array in values.downcast_iter() {
-            let values = array.values();
-            let one = |column: &Column, local: usize, at: usize| match column {
-                Column::Bool(stored) => stored.get_bit(local) == values.get_bit(at),
-                _ => false,
-            };
-            let stretch = |column: &Column, from: usize, at: Range<usize>| {
-                (from..).zip(at).all(|(local, at)| one(column, local, at))
-            };
-            let is_null = |at: usize| array.validity().is_some_and(|valid| !valid.get_bit(at));
-            found = walk.next(array.len(), array.validity().is_some(), stretch, one, is_null)?;
-            if found.is_some() {
-                break;
-            }
-        }
-    } else if let Ok(values) = series.str() {
-        for array in values.downcast_iter() {
-            // What was cut out of the stored table still points to its text.
-            let one = |column: &Column, local: usize, at: usize| match (column.text(local), array.get(at)) {
-                (Some(stored), Some(value)) => {
-                    stored.len() == value.len()
-                        && (std::ptr::eq(stored.as_ptr(), value.as_ptr()) || stored == value.as_bytes())
-                }
-                // Text that cannot be read was never shown to anybody.
-                (None, value) => value.is_some(),
-                (Some(_), None) => false,
-            };
-            let stretch = |column: &Column, from: usize, at: Range<usize>| {
-                (from..).zip(at).all(|(local, at)| one(column, local, at))
-            };
-            found = walk.next(array.len(), false, stretch, one, |_| false)?;
-            if found.is_some() {
-                break;
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// A walk over one column, array by array.
-struct Walk<'a, 'b> {
-    position: usize,
-    table: &'a ActiveTable,
-    stored: &'a Stored<'b>,
-    stop: &'a mut dyn FnMut() -> bool,
-    /// The segment of the last row.
-    segment: usize,
-    /// The table's row that the next array begins with.
-    start: usize,
-}
-
-impl Walk<'_, '_> {
-    /// Walk over the next array; the table's row of its first value that is another one.
-    ///
-    /// `stretch` compares stored rows from one on with a range of the array, `one` a stored row with a row of the array.
-    fn next(
-        &mut self,
-        len: usize,
-        may_have_nulls: bool,
-        stretch: impl Fn(&Column, usize, Range<usize>) -> bool,
-        one: impl Fn(&Column, usize, usize) -> bool,
-        is_null: impl Fn(usize) -> bool,
-    ) -> Result<Option<usize>, ReadError> {
-        let start = self.start;
-        self.start += len;
-        for piece in (0..len).step_by(PIECE) {
-            if (piece / PIECE).is_multiple_of(ROWS_PER_LOOK / PIECE) && (self.stop)() {
-                return Err(ReadError::Interrupted);
-            }
-            let piece = piece..len.min(piece + PIECE);
-            let first = self.table.physical((start + piece.start) as u64);
-            let last = first + piece.len() as u64 - 1;
-            let follow_each_other = match self.table.rows() {
-                None => true,
-                Some(rows) => rows[start + piece.start..start + piece.end]
-                    .windows(2)
-                    .fold(true, |yes, pair| yes & (pair[0].wrapping_add(1) == pair[1])),
-            };
-            if !may_have_nulls
-                && follow_each_other
-                && let Some(found) = self.stored.find(first, self.segment)
-                && self.stored.0[found].rows.contains(&last)
-            {
-                self.segment = found;
-                let Segment { rows, columns } = &self.stored.0[found];
-                if stretch(&columns[self.position], (first - rows.start) as usize, piece.clone()) {
-                    continue;
-                }
-            }
-            for at in piece {
-                let row = self.table.physical((start + at) as u64);
-                let Some(found) = self.stored.find(row, self.segment) else { continue };
-                self.segment = found;
-                let Segment { rows, columns } = &self.stored.0[found];
-                if is_null(at) || !one(&columns[self.position], (row - rows.start) as usize, at) {
-                    return Ok(Some(start + at));
-                }
-            }
-        }
-        Ok(None)
-    }
 }

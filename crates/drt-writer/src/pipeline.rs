@@ -347,7 +347,7 @@ impl Pipeline {
             fs,
             shards_dir,
             rows,
-            compression,
+            compression: config.compression().clone(),
             profile: config.profile().clone(),
             encoders: Mutex::default(),
             committed: Mutex::new(committed),

@@ -21,6 +21,16 @@ const NAME: &str = "numbers";
 
 /// Write a small cache of several shards and blocks.
 fn write(fs: Arc<dyn CacheFs>, pool: &Arc<WorkerPool>, base: &Path) -> Result<PathBuf, WriteError> {
+    write_unless(fs, pool, base, &mut || false)
+}
+
+/// The same, unless the end of it is stopped.
+fn write_unless(
+    fs: Arc<dyn CacheFs>,
+    pool: &Arc<WorkerPool>,
+    base: &Path,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<PathBuf, WriteError> {
     let mut writer = CacheWriter::create_on(fs, Arc::clone(pool), base, NAME, config(2048, CompressionAlgo::None))?;
     for n in 0..24 {
         let sample = input(n);
@@ -31,7 +41,7 @@ fn write(fs: Arc<dyn CacheFs>, pool: &Arc<WorkerPool>, base: &Path) -> Result<Pa
             writer.flush(&mut || false)?;
         }
     }
-    writer.finish(&mut || false)
+    writer.finish(stop)
 }
 
 /// What a write leaves when nothing goes wrong, and its number of steps.
@@ -275,6 +285,36 @@ fn everything_is_durable_before_the_cache_has_its_name_and_the_name_after_it() {
         }
         assert_eq!(steps[published + 1], ("sync_dir", base.path().to_owned()));
     }
+}
+
+#[test]
+fn stopping_while_the_disk_takes_its_time_leaves_the_cache_absent_or_whole_at_once() {
+    let (whole, _) = whole(&pool(2));
+    let mut stopped = Vec::new();
+    for sync in 0.. {
+        let base = tempfile::tempdir().unwrap();
+        let fs = FaultFs::new(Fault::Hang(sync));
+        let outcome = in_time({
+            let (fs, folder) = (fs.clone(), base.path().to_owned());
+            move || {
+                let disk = fs.clone();
+                write_unless(Arc::new(fs), &pool(2), &folder, &mut || disk.hangs())
+            }
+        });
+        if !fs.hangs() {
+            assert_eq!(tree(&outcome.unwrap()), whole, "{sync} syncs are all that there are");
+            break;
+        }
+        // The disk is still at work.
+        assert!(matches!(outcome, Err(WriteError::Interrupted)), "sync {sync}: {outcome:?}");
+        assert_eq!(names_in_tmp(base.path()), [""; 0], "sync {sync}");
+        stopped.push(exists(&base.path().join(NAME)));
+        fs.release();
+        absent_or_whole(base.path(), &whole, &pool(2), &format!("sync {sync}"));
+    }
+    // Every shard, four other files, two folders, and then the name.
+    assert!(stopped.len() > 8, "{stopped:?}");
+    assert_eq!(stopped.iter().position(|published| *published), Some(stopped.len() - 1));
 }
 
 /// A payload that takes its time on a thread of the pool, and then panics.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use drt_writer::fs::{CacheFile, CacheFs, StdFs};
@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     Stop(usize),
     /// This step panics.
     Panic(usize),
+    /// This sync, counted from 0, of a file or folder lasts until the disk is released.
+    Hang(usize),
 }
 
 /// What every step of one write was, with the path it was about.
@@ -31,6 +33,15 @@ pub(crate) struct FaultFs {
     open: Arc<OpenFiles>,
     /// Writes and syncs wait while this is true.
     held: Arc<(Mutex<bool>, Condvar)>,
+    syncs: Arc<AtomicUsize>,
+    disk: Arc<Disk>,
+}
+
+#[derive(Default)]
+struct Disk {
+    hangs: AtomicBool,
+    released: Mutex<bool>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -41,7 +52,15 @@ struct OpenFiles {
 
 impl FaultFs {
     pub(crate) fn new(fault: Fault) -> Self {
-        Self { fault, next: Arc::default(), log: Arc::default(), open: Arc::default(), held: Arc::default() }
+        Self {
+            fault,
+            next: Arc::default(),
+            log: Arc::default(),
+            open: Arc::default(),
+            held: Arc::default(),
+            syncs: Arc::default(),
+            disk: Arc::default(),
+        }
     }
 
     /// Let writes and syncs wait from now on, or wait no longer.
@@ -58,6 +77,26 @@ impl FaultFs {
     /// The steps so far.
     pub(crate) fn steps(&self) -> Vec<(&'static str, PathBuf)> {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Has the disk come to the sync that lasts?
+    pub(crate) fn hangs(&self) -> bool {
+        self.disk.hangs.load(Ordering::SeqCst)
+    }
+
+    /// Let the sync that lasts end.
+    pub(crate) fn release(&self) {
+        *self.disk.released.lock().unwrap() = true;
+        self.disk.changed.notify_all();
+    }
+
+    fn sync_step(&self, verb: &'static str, path: &Path) -> io::Result<()> {
+        if self.fault == Fault::Hang(self.syncs.fetch_add(1, Ordering::SeqCst)) {
+            self.disk.hangs.store(true, Ordering::SeqCst);
+            let released = self.disk.released.lock().unwrap();
+            drop(self.disk.changed.wait_while(released, |released| !*released).unwrap());
+        }
+        self.step(verb, path)
     }
 
     fn wait_while_held(&self) {
@@ -108,7 +147,7 @@ impl CacheFile for FaultFile {
     fn sync(&mut self) -> io::Result<()> {
         self.fs.wait_while_held();
         // What the disk does then is not what is tested, so it is spared.
-        self.fs.step("sync", &self.path)
+        self.fs.sync_step("sync", &self.path)
     }
 }
 
@@ -138,7 +177,7 @@ impl CacheFs for FaultFs {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.step("sync_dir", path)
+        self.sync_step("sync_dir", path)
     }
 
     fn rename_exclusive(&self, from: &Path, to: &Path) -> io::Result<()> {
