@@ -85,6 +85,9 @@ class WriterConfig(BaseModel, frozen=True, extra="forbid"):
         show_progress: Tell on standard error how the write goes: bars on a terminal, otherwise a line now and then; with
             processes a line per source.
         validate_cache: Verify the checksums of a cache before it is reused.
+        on_stale: What `from_cache_sources` does when a source has a `fingerprint`, and the cache that is there has another or
+            none: `"error"` makes it an error result, `"rebuild"` writes a new cache and puts it in the place of the old one,
+            `"reuse"` uses the old one.
         profiler: Whether and where timings are stored; with processes those of all of them.
     """
 
@@ -95,6 +98,7 @@ class WriterConfig(BaseModel, frozen=True, extra="forbid"):
     shard_compression: ShardCompression = ShardCompression()
     show_progress: bool = True
     validate_cache: bool = False
+    on_stale: Literal["error", "rebuild", "reuse"] = "error"
     profiler: WriterProfilerConfig = WriterProfilerConfig()
 
 

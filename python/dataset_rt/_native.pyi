@@ -56,13 +56,16 @@ class Runtime:
         validate_cache: bool,
         io: str,
     ) -> TableView: ...
-    def check_cache(self, path: os.PathLike[str], *, validate_cache: bool) -> None: ...
+    def check_cache(self, path: os.PathLike[str], *, validate_cache: bool) -> str | None: ...
     def write_source(
         self,
         source: Any,
         name: str,
         base: os.PathLike[str],
         *,
+        fingerprint: str | None,
+        replace_stale: bool,
+        wait: bool,
         max_shard_bytes: int,
         compression: str,
         ratio: float,

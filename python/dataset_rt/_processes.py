@@ -184,6 +184,7 @@ class Task(NamedTuple):
 
     Attributes:
         name: The source's name.
+        fingerprint: Its fingerprint, if it has one.
         base: The base folder, absolute.
         num_workers: Threads of the child's runtime.
         options: How to write.
@@ -194,6 +195,7 @@ class Task(NamedTuple):
     """
 
     name: str
+    fingerprint: str | None
     base: str
     num_workers: int
     options: WriteOptions
@@ -332,7 +334,7 @@ def _write(task: Task, parcel: list[bytes], profile: WriteProfile | None) -> Ans
     """Unpickle the source, out of a parcel that is empty then, and write it."""
     from dataset_rt._native import Progress, Runtime
     from dataset_rt._results import CacheWriteError
-    from dataset_rt._runtime import write_one
+    from dataset_rt._runtime import WriteJob, write_one
 
     try:
         source: object = pickle.loads(parcel.pop())
@@ -348,7 +350,8 @@ def _write(task: Task, parcel: list[bytes], profile: WriteProfile | None) -> Ans
     native = Runtime(num_workers=task.num_workers)
     base = Path(task.base)
     quiet = Progress(num_sources=1, show=False)
-    result = write_one(native, (source, task.name, None), base, task.options, quiet, profile=profile)
+    job = WriteJob(source, task.name, task.fingerprint)
+    result = write_one(native, job, base, task.options, quiet, profile=profile)
     if isinstance(result, CacheWriteError):
         assert result.exception is not None, "an error result has its exception where it was made"
         return Failed(result.message, pack_exception(result.exception))
@@ -400,7 +403,7 @@ def write_in_processes(
         BaseException: What a source raised that is no `Exception`, or a signal's handler. The children have ended by then.
     """
     from dataset_rt._native import Progress
-    from dataset_rt._runtime import write_one
+    from dataset_rt._runtime import settle, write_one
 
     supervisor = _Supervisor(
         native,
@@ -414,12 +417,14 @@ def write_in_processes(
     )
     quiet = Progress(num_sources=len(jobs), show=False)
     for position, job in enumerate(jobs):
-        _, name, problem = job
-        if problem is not None or os.path.lexists(base / name):
-            # There is nothing to pull, and so nothing that a process is needed for.
-            supervisor.results[position] = write_one(native, job, base, options, quiet)
-        else:
+        # Where there is nothing to pull, there is nothing that a process is needed for.
+        settled = settle(native, job, base, options)
+        if settled is None and not options.reuse and os.path.lexists(base / job.name):
+            settled = write_one(native, job, base, options, quiet)
+        if settled is None:
             supervisor.waiting.append((position, job))
+        else:
+            supervisor.results[position] = settled
     if supervisor.waiting:
         _check_may_have_children()
         supervisor.run()
@@ -533,7 +538,7 @@ class _Supervisor:
                     sweep(self._base)  # of children that could not do so themselves
 
     def _start(self, position: int, job: WriteJob) -> None:
-        source, name, _ = job
+        source, name = job.source, job.name
         try:
             pickled = pickle.dumps(source, protocol=pickle.HIGHEST_PROTOCOL)
         except Exception as error:
@@ -548,6 +553,7 @@ class _Supervisor:
         base = os.path.abspath(self._base)
         task = Task(
             name,
+            job.fingerprint,
             base,
             self._native.num_workers,
             self._options,
@@ -662,8 +668,8 @@ class _Supervisor:
                     # No child can import the main module. Running it again for every source would not help any of them.
                     problem = SourceError(f"not begun, since of another source {problem}", kind=problem.kind)
                     while self.waiting:
-                        position, (_, name, _) = self.waiting.popleft()
-                        self._fail(position, name, problem)
+                        position, job = self.waiting.popleft()
+                        self._fail(position, job.name, problem)
 
     def _obituary(self, child: _Child, exit_code: int | None) -> SourceError:
         """Why a child ended without an answer."""

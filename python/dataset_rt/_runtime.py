@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from dataset_rt._source import CacheSource
 
 _MAX_U64 = 2**64 - 1
+
+_MAX_FINGERPRINT_BYTES = 64 * 1024
+"""Source: docs/spec/v3.md, "Extensions"."""
 
 
 class DatasetRuntime:
@@ -97,6 +101,9 @@ class DatasetRuntime:
         `num_workers` threads of its own, so many at a time. One that cannot be pickled, dies, or takes longer than
         `process_timeout_seconds` is an error of its own source. No process outlives the call.
 
+        A name that another process of this machine is writing is an error result at once, of the kind `being-written`. A writer
+        on another machine may be noticed at the end alone: one of the two publishes, and the other one's error is `cache-exists`.
+
         Args:
             sources: One source, or a list of them. Their names must differ, also when case is ignored.
             path: The base folder; made when it does not exist.
@@ -130,8 +137,12 @@ class DatasetRuntime:
         """Write the caches that are missing, reuse those that are there, and open all of them as one dataset.
 
         A cache that exists is opened to see that it is one (and verified when `writer_config.validate_cache` says so); its source
-        is then not iterated. A cache that another writer of its name finishes first is used as if it had been there. Whether
-        source or configuration changed since it was written is not noticed: use another name for other content.
+        is then not iterated. A source's `fingerprint`, if it has one, is compared with its cache's, and `writer_config.on_stale`
+        says what happens when they differ. Any other change, of source or configuration, is not noticed: use another name then.
+
+        While another process of this machine writes a cache of the name, this waits, looking every 100 ms, and then uses what
+        was published; when the other one died or failed, it writes the cache itself. A writer that cannot be seen, on another
+        machine, is not waited for: whoever finishes second uses the cache of the first.
 
         Args:
             sources: One source, or a list of them.
@@ -229,6 +240,7 @@ class DatasetRuntime:
             prefetch_size=config.prefetch_size,
             reuse=reuse,
             validate_cache=config.validate_cache,
+            on_stale=config.on_stale,
         )
         if not config.profiler.enabled:
             return self._write_all(jobs, base, config, options, None)
@@ -267,6 +279,7 @@ class WriteOptions(NamedTuple):
     Attributes:
         reuse: Use a cache that is there already, and do not write then.
         validate_cache: Verify the checksums of a cache before it is reused.
+        on_stale: What to do when a cache that is there has another fingerprint than its source.
     """
 
     max_shard_bytes: int
@@ -276,10 +289,22 @@ class WriteOptions(NamedTuple):
     prefetch_size: int
     reuse: bool
     validate_cache: bool
+    on_stale: Literal["error", "rebuild", "reuse"]
 
 
-WriteJob = tuple[object, str, Exception | None]
-"""A source, its name, and why it cannot be written if that is known already."""
+class WriteJob(NamedTuple):
+    """A source that is to become a cache.
+
+    Attributes:
+        name: Its name, or a label when it has none.
+        fingerprint: Its fingerprint, if it has one.
+        problem: Why it cannot be written, if that is known already.
+    """
+
+    source: object
+    name: str
+    fingerprint: str | None = None
+    problem: Exception | None = None
 
 
 def write_one(
@@ -294,35 +319,67 @@ def write_one(
     """Write or reuse the cache of one source."""
     from dataset_rt._results import CacheWriteSuccess
 
-    source, name, problem = job
-    if problem is not None:
-        return failure(name, problem)
-    target = base / name
-    try:
-        if options.reuse and os.path.lexists(target):
-            native.check_cache(target, validate_cache=options.validate_cache)
+    while True:
+        settled = settle(native, job, base, options)
+        if settled is not None:
+            return settled
+        try:
+            native.write_source(
+                job.source,
+                job.name,
+                base,
+                fingerprint=job.fingerprint,
+                # What stands there was found to be stale, or nothing does.
+                replace_stale=options.reuse and options.on_stale == "rebuild",
+                wait=options.reuse,
+                max_shard_bytes=options.max_shard_bytes,
+                compression=options.compression,
+                ratio=options.ratio,
+                level=options.level,
+                prefetch_size=options.prefetch_size,
+                progress=progress,
+                profile=profile,
+            )
+        except CacheExistsError as error:
+            if not options.reuse:
+                return failure(job.name, error)
+            # Another writer of this name was faster: look at what it wrote.
+        except Exception as error:  # a source may raise anything, and the others still have their turn
+            return failure(job.name, error)
         else:
-            try:
-                native.write_source(
-                    source,
-                    name,
-                    base,
-                    max_shard_bytes=options.max_shard_bytes,
-                    compression=options.compression,
-                    ratio=options.ratio,
-                    level=options.level,
-                    prefetch_size=options.prefetch_size,
-                    progress=progress,
-                    profile=profile,
-                )
-            except CacheExistsError:
-                if not options.reuse:
-                    raise
-                # Another writer of this name was faster. Its cache is as good as ours would have been.
-                native.check_cache(target, validate_cache=options.validate_cache)
-    except Exception as error:  # a source may raise anything, and the others still have their turn
-        return failure(name, error)
-    return CacheWriteSuccess(name, target)
+            return CacheWriteSuccess(job.name, base / job.name)
+
+
+def settle(native: Runtime, job: WriteJob, base: Path, options: WriteOptions) -> CacheWriteResult | None:
+    """What becomes of a source that is not pulled from: it has a problem, or its cache is reused. None for one to be written."""
+    from dataset_rt._results import CacheWriteSuccess
+
+    if job.problem is not None:
+        return failure(job.name, job.problem)
+    target = base / job.name
+    if not options.reuse or not os.path.lexists(target):
+        return None
+    try:
+        found = native.check_cache(target, validate_cache=options.validate_cache)
+    except Exception as error:
+        return failure(job.name, error)
+    if job.fingerprint is None or job.fingerprint == found or options.on_stale == "reuse":
+        return CacheWriteSuccess(job.name, target)
+    if options.on_stale == "rebuild":
+        return None
+    has = "none: it was written from a source without one" if found is None else _shortened(found)
+    stale = CacheExistsError(
+        f"{target} is stale: its fingerprint is {has}, and the source's is {_shortened(job.fingerprint)}; set "
+        "WriterConfig(on_stale='rebuild') to replace it, or on_stale='reuse' to use it as it is, or give the source another name",
+        kind="stale-cache",
+        path=target,
+    )
+    return failure(job.name, stale)
+
+
+def _shortened(fingerprint: str) -> str:
+    """A fingerprint as a message shows it."""
+    return repr(fingerprint if len(fingerprint) <= 40 else f"{fingerprint[:32]}...{fingerprint[-5:]}")
 
 
 def _check_reader_config(config: object) -> None:
@@ -371,27 +428,57 @@ def _name_sources(sources: object) -> list[WriteJob]:
     listed = cast("list[object]", sources) if isinstance(sources, list) else [sources]
     jobs: list[WriteJob] = []
     for position, source in enumerate(listed):
-        label = f"source[{position}]"
         try:
-            name: object = getattr(source, "name")  # noqa: B009 - an object that may have anything
-        except Exception as error:
-            hint = "; pass several sources in a list" if isinstance(source, _UNLISTED) else ""
-            why = f"the source has no usable name: {type(error).__name__}: {error}{hint}"
-            problem = InvalidInputError(why, kind="invalid-name")
-            problem.__cause__ = error
-            jobs.append((source, label, problem))
+            name = _name_of(source)
+        except InvalidInputError as problem:
+            jobs.append(WriteJob(source, f"source[{position}]", problem=problem))
             continue
-        if not isinstance(name, str):
-            problem = InvalidInputError(f"the source's name must be str; got {type(name).__name__}", kind="invalid-name")
-            jobs.append((source, label, problem))
-            continue
-        reason = _unusable_name(name)
-        if reason is not None:
-            problem = InvalidInputError(f"the source's name {name!r} {reason}", kind="invalid-name")
-            jobs.append((source, label, problem))
-            continue
-        jobs.append((source, name, None))
+        try:
+            jobs.append(WriteJob(source, name, _fingerprint_of(source)))
+        except InvalidInputError as problem:
+            jobs.append(WriteJob(source, name, problem=problem))
     return jobs
+
+
+def _name_of(source: object) -> str:
+    try:
+        name: object = getattr(source, "name")  # noqa: B009 - an object that may have anything
+    except Exception as error:
+        hint = "; pass several sources in a list" if isinstance(source, _UNLISTED) else ""
+        why = f"the source has no usable name: {type(error).__name__}: {error}{hint}"
+        raise InvalidInputError(why, kind="invalid-name") from error
+    if not isinstance(name, str):
+        raise InvalidInputError(f"the source's name must be str; got {type(name).__name__}", kind="invalid-name")
+    reason = _unusable_name(name)
+    if reason is not None:
+        raise InvalidInputError(f"the source's name {name!r} {reason}", kind="invalid-name")
+    return name
+
+
+def _fingerprint_of(source: object) -> str | None:
+    """The source's fingerprint, None for a source that has no such attribute."""
+    absent = object()
+    try:
+        fingerprint: object = getattr(source, "fingerprint", absent)
+        if fingerprint is absent and inspect.getattr_static(source, "fingerprint", absent) is not absent:
+            fingerprint = getattr(source, "fingerprint")  # noqa: B009 - it is there, and raises AttributeError
+    except Exception as error:
+        why = f"the source's fingerprint could not be read: {type(error).__name__}: {error}"
+        raise InvalidInputError(why, kind="invalid-fingerprint") from error
+    if fingerprint is absent:
+        return None
+    if not isinstance(fingerprint, str):
+        reason = f"must be str; got {type(fingerprint).__name__}; leave the attribute out where there is none"
+    else:
+        try:
+            length = len(fingerprint.encode())
+        except UnicodeEncodeError:
+            reason = "has characters that UTF-8 cannot hold (lone surrogates)"
+        else:
+            if 0 < length <= _MAX_FINGERPRINT_BYTES:
+                return fingerprint
+            reason = f"has {length} bytes, and 1 to {_MAX_FINGERPRINT_BYTES} can be kept: use a hash of it"
+    raise InvalidInputError(f"the source's fingerprint {reason}", kind="invalid-fingerprint")
 
 
 def _unusable_name(name: str) -> str | None:
@@ -416,14 +503,14 @@ def _check_names(jobs: Sequence[WriteJob]) -> None:
     import unicodedata
 
     seen: dict[str, str] = {}
-    for _, name, problem in jobs:
-        if problem is not None:
+    for job in jobs:
+        if isinstance(job.problem, InvalidInputError) and job.problem.kind == "invalid-name":
             continue
-        folded = unicodedata.normalize("NFC", name.casefold())
+        folded = unicodedata.normalize("NFC", job.name.casefold())
         if folded in seen:
-            both = repr(name) if seen[folded] == name else f"{seen[folded]!r} and {name!r}"
+            both = repr(job.name) if seen[folded] == job.name else f"{seen[folded]!r} and {job.name!r}"
             raise InvalidInputError(f"two sources would have one cache folder: {both}", kind="duplicate-name")
-        seen[folded] = name
+        seen[folded] = job.name
 
 
 def failure(name: str, error: BaseException) -> CacheWriteError:

@@ -30,6 +30,10 @@ class CacheInput(NamedTuple):
 class CacheSource(Protocol):
     """A named iterable of samples. `write_cache` pulls from it on the calling thread, or in a process with `num_processes`.
 
+    A source may also have a `fingerprint`, an attribute or a property: a str that changes when the cache would, such as a version
+    or a hash of what the samples are made from, of 1 to 65536 bytes. It is read before anything is iterated and stored with the
+    cache; `WriterConfig.on_stale` says what `from_cache_sources` does with a cache that has another one.
+
     Attributes:
         name: The cache's folder name: one plain path segment, at most 255 bytes, not `tmp`.
     """

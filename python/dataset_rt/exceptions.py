@@ -20,6 +20,9 @@ ERROR_KINDS: Final[dict[str, str]] = {
     "not-a-cache": "CacheNotFoundError",
     "cache-not-found": "CacheNotFoundError",
     "cache-exists": "CacheExistsError",
+    "being-written": "CacheExistsError",
+    "stale-cache": "CacheExistsError",
+    "invalid-fingerprint": "InvalidInputError",
     "no-samples": "InvalidInputError",
     "invalid-sample": "InvalidInputError",
     "source-raised": "SourceError",
@@ -107,7 +110,7 @@ class CacheNotFoundError(DatasetRTError, FileNotFoundError, ValueError):
 
 
 class CacheExistsError(DatasetRTError, FileExistsError):
-    """Something is at the path of a cache or an export already: choose another name, or reuse it."""
+    """Something is at the path of a cache or an export already, or is being written there: choose another name, or reuse it."""
 
 
 class SourceError(DatasetRTError):

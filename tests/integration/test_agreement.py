@@ -163,6 +163,16 @@ def test_we_read_what_the_format_in_plain_python_writes(base: Path, algo: str, f
 
 
 @pytest.mark.ours
+def test_other_readers_open_a_cache_with_a_fingerprint(base: Path, oracle: Any) -> None:
+    source = sources.ListSource("printed", sources.ten_rows())
+    source.fingerprint = "v1"  # type: ignore[attr-defined]
+    (result,) = subject.write_results(base, source)
+    assert json.loads((result.path / "manifest.json").read_text())["drt_fingerprint"] == "v1"
+    plain = [values.expected_sample(*row, drt_spec.cache_id_of("printed"), i) for i, row in enumerate(source.rows)]
+    assert oracle("read", paths=[str(result.path)], validate=True) == plain
+    drt_spec.open_cache(result.path).verify()
+
+
 def test_the_public_package_reads_a_cache_without_columns(base: Path, oracle: Any) -> None:
     path = subject.write(base, "bare", [(b"a", {}), (b"bc", {}), (b"", {})])
     samples = oracle("read", paths=[str(path)], validate=True)

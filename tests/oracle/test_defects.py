@@ -105,7 +105,7 @@ report([wrong, outcome(lambda: len(list(drt.open_dataset(path, validate=True))))
 
 
 def test_two_writers_of_one_name_never_mix(library: Library) -> None:
-    """The second one starts while the first one writes, and is still at it when the first one is done."""
+    """The second one starts while the first one writes; if it may, it is still at it when the first one is done."""
     seen = library.run("""
 import threading
 started, finish = threading.Event(), threading.Event()
@@ -131,6 +131,7 @@ class Second:
 results = {}
 def write_second():
     results["second"] = drt.write_results(base, Second())
+    started.set()  # also when it was refused at once
 
 second = threading.Thread(target=write_second)
 results["first"] = drt.write_results(base, First())

@@ -47,6 +47,13 @@ def test_nothing_is_profiled_unless_asked_for() -> None:
         expected.enabled = True
 
 
+def test_a_stale_cache_is_an_error_unless_asked_otherwise() -> None:
+    assert drt.WriterConfig().on_stale == "error"
+    assert drt.WriterConfig(on_stale="rebuild").on_stale == "rebuild"
+    with pytest.raises(ValidationError):
+        drt.WriterConfig(on_stale="ignore")  # type: ignore[arg-type]
+
+
 @pytest.mark.ours
 def test_payloads_are_mapped_unless_asked_otherwise() -> None:
     assert drt.ReaderConfig(seed=1).io == "mmap"

@@ -67,6 +67,12 @@ pub const WRITER_KEY: &str = "drt_writer";
 /// Manifest key that announces [`RECORD_CHECKSUMS_FILE`].
 pub const RECORD_CHECKSUMS_KEY: &str = "drt_record_checksums";
 
+/// Manifest key that says which state of its source a cache was written from.
+pub const FINGERPRINT_KEY: &str = "drt_fingerprint";
+
+/// Longest fingerprint of a source in bytes.
+pub const MAX_FINGERPRINT_BYTES: usize = 64 * 1024;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,5 +96,7 @@ mod tests {
         assert_eq!(RESERVED_COLUMNS, ["cache_id", "sample_id", "weight"]);
         assert_eq!(WRITER_KEY, "drt_writer");
         assert_eq!(RECORD_CHECKSUMS_KEY, "drt_record_checksums");
+        assert_eq!(FINGERPRINT_KEY, "drt_fingerprint");
+        assert_eq!(MAX_FINGERPRINT_BYTES, 65_536);
     }
 }

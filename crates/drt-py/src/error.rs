@@ -33,6 +33,8 @@ kinds! {
     NOT_A_CACHE = "not-a-cache" "CacheNotFoundError";
     CACHE_NOT_FOUND = "cache-not-found" "CacheNotFoundError";
     CACHE_EXISTS = "cache-exists" "CacheExistsError";
+    BEING_WRITTEN = "being-written" "CacheExistsError";
+    INVALID_FINGERPRINT = "invalid-fingerprint" "InvalidInputError";
     NO_SAMPLES = "no-samples" "InvalidInputError";
     INVALID_SAMPLE = "invalid-sample" "InvalidInputError";
     SOURCE_RAISED = "source-raised" "SourceError";
@@ -167,6 +169,9 @@ pub(crate) fn from_write(error: &WriteError) -> PyErr {
         WriteError::InvalidConfig { .. } => raise(INVALID_CONFIG, message, None, None),
         WriteError::InvalidName(_) => raise(INVALID_NAME, message, None, None),
         WriteError::TargetExists { path } => raise(CACHE_EXISTS, message, Some(path), None),
+        WriteError::BeingWritten { path, .. } => raise(BEING_WRITTEN, message, Some(path), None),
+        WriteError::NotReplaceable { path, .. } => raise(NOT_A_CACHE, message, Some(path), None),
+        WriteError::InvalidFingerprint { .. } => raise(INVALID_FINGERPRINT, message, None, None),
         WriteError::NoSamples => raise(NO_SAMPLES, message, None, None),
         WriteError::InvalidSchema { .. }
         | WriteError::ColumnsDiffer { .. }

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use drt_format::{MetadataKind, MetadataValue};
 use drt_runtime::WorkerPool;
+use drt_writer::fs::StdFs;
 use drt_writer::profile::{Profile, Stage};
 use drt_writer::progress::ProgressSink;
-use drt_writer::{CacheWriter, Payload, WriteError, WriterConfig};
+use drt_writer::{CacheWriter, Payload, WriteError, WriteOptions, WriterConfig};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyException, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -25,7 +26,18 @@ use crate::sample::LARGE_COPY;
 /// How often the progress of a slow source is told.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
+/// What is asked about one source besides the configuration.
+pub(crate) struct Asked<'a> {
+    /// Kept with the cache.
+    pub(crate) fingerprint: Option<&'a str>,
+    /// Replace a cache with another fingerprint.
+    pub(crate) replace_stale: bool,
+    /// Wait for another writer of the name.
+    pub(crate) wait: bool,
+}
+
 /// Pull all samples of a source and publish them as `base/name`.
+#[allow(clippy::too_many_arguments, reason = "one call, from one place")]
 pub(crate) fn write(
     py: Python<'_>,
     pool: &Arc<WorkerPool>,
@@ -33,11 +45,22 @@ pub(crate) fn write(
     name: &str,
     base: &Path,
     config: WriterConfig,
+    asked: Asked<'_>,
     progress: &dyn ProgressSink,
 ) -> PyResult<PathBuf> {
     let profile = config.profile().clone();
-    let writer = py.detach(|| CacheWriter::create(Arc::clone(pool), base, name, config));
-    let mut writer = writer.map_err(|error| from_write(&error))?;
+    let Asked { fingerprint, replace_stale, wait } = asked;
+    let mut writer = interruptible(py, |stop| {
+        let mut told = false;
+        let mut stop = |holder: &str| {
+            if !std::mem::replace(&mut told, true) {
+                progress.waiting(holder);
+            }
+            stop()
+        };
+        let options = WriteOptions { fingerprint, replace_stale, wait: if wait { Some(&mut stop) } else { None } };
+        CacheWriter::create_with(Arc::new(StdFs), Arc::clone(pool), base, name, config, options)
+    })?;
     let outcome = pull_all(py, source, &mut writer, &profile, progress);
     match outcome {
         Ok(()) => interruptible(py, |stop| writer.finish(stop)),

@@ -1,8 +1,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use drt_format::constants::MANIFEST_FILE;
 use drt_format::{CompressionAlgo, ShardCompression};
-use drt_reader::{Cache, CachedDataset, IoMode, ReaderConfig, TableView};
+use drt_reader::{Cache, CachedDataset, IoMode, ReadError, ReaderConfig, TableView};
 use drt_runtime::WorkerPool;
 use drt_writer::WriterConfig;
 use drt_writer::progress::{ProgressSink, Silent, for_stderr};
@@ -85,16 +86,23 @@ impl PyRuntime {
         Ok(PyTableView::new(view, Arc::new(builder)))
     }
 
-    /// Is there a cache at the path that can be used? Raises what opening it would.
+    /// Is there a cache at the path that can be used? Raises what opening it would, and returns the fingerprint of its source.
     #[pyo3(signature = (path, *, validate_cache))]
-    fn check_cache(&self, py: Python<'_>, path: PathBuf, validate_cache: bool) -> PyResult<()> {
-        let cache = wait(py, |stop| Cache::open(&path, 0, IoMode::Mmap, validate_cache, stop))?;
-        cache.map_err(|error| from_read(&error))?;
-        Ok(())
+    fn check_cache(&self, py: Python<'_>, path: PathBuf, validate_cache: bool) -> PyResult<Option<String>> {
+        let look = |stop: &mut dyn FnMut() -> bool| {
+            let cache = Cache::open(&path, 0, IoMode::Mmap, validate_cache, stop)?;
+            let fingerprint = cache.manifest().fingerprint();
+            let in_manifest = |source| ReadError::Format { path: path.join(MANIFEST_FILE), source };
+            Ok(fingerprint.map_err(in_manifest)?.map(str::to_owned))
+        };
+        wait(py, look)?.map_err(|error: ReadError| from_read(&error))
     }
 
     /// Write one source as `base/name` and return the cache's path.
-    #[pyo3(signature = (source, name, base, *, max_shard_bytes, compression, ratio, level, prefetch_size, progress, profile))]
+    #[pyo3(signature = (
+        source, name, base, *, fingerprint, replace_stale, wait, max_shard_bytes, compression, ratio, level, prefetch_size,
+        progress, profile
+    ))]
     #[allow(clippy::too_many_arguments, reason = "one flat call: the Python side has the models")]
     fn write_source(
         &self,
@@ -102,6 +110,9 @@ impl PyRuntime {
         source: &Bound<'_, PyAny>,
         name: &str,
         base: PathBuf,
+        fingerprint: Option<&str>,
+        replace_stale: bool,
+        wait: bool,
         max_shard_bytes: u64,
         compression: &str,
         ratio: f64,
@@ -119,7 +130,8 @@ impl PyRuntime {
             WriterConfig::new(max_shard_bytes, compression, prefetch_size).map_err(|error| from_write(&error))?;
         let config = config.with_profile(profile.map(|profile| profile.0.clone()).unwrap_or_default());
         progress.0.source_started(name);
-        let outcome = pull::write(py, &self.pool, source, name, &base, config, progress.0.as_ref());
+        let asked = pull::Asked { fingerprint, replace_stale, wait };
+        let outcome = pull::write(py, &self.pool, source, name, &base, config, asked, progress.0.as_ref());
         progress.0.source_finished(outcome.is_ok());
         outcome
     }

@@ -119,6 +119,14 @@ pub(crate) fn dump<'py>(
     Ok(state)
 }
 
+fn invalid(what: String) -> PyErr {
+    raise(INVALID_STATE, format!("this is no state of a dataset: {what}"), None, None)
+}
+
+fn item<'py>(dict: &Bound<'py, PyDict>, key: &str) -> PyResult<Bound<'py, PyAny>> {
+    dict.get_item(key)?.ok_or_else(|| invalid(format!("it has no {key:?}")))
+}
+
 /// The place that a state names. With `strict` the state must be of the stream that goes on.
 pub(crate) fn load(
     py: Python<'_>,
@@ -127,10 +135,7 @@ pub(crate) fn load(
     plan: &SamplingPlan,
     strict: bool,
 ) -> PyResult<StreamPlace> {
-    let invalid = |what: String| raise(INVALID_STATE, format!("this is no state of a dataset: {what}"), None, None);
     let state = state.cast::<PyDict>().map_err(|_| invalid("it is not a dict".into()))?;
-    let item =
-        |dict: &Bound<'_, PyDict>, key: &str| dict.get_item(key)?.ok_or_else(|| invalid(format!("it has no {key:?}")));
     let number = |key: &str| {
         let value = item(state, key)?;
         value.extract::<u64>().map_err(|_| invalid(format!("{key:?} is no number from 0 to 2**64 - 1: {value}")))

@@ -1,5 +1,6 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,13 +73,33 @@ impl Cache {
     /// metadata table. With `validate_cache` also the SHA-256 of every file; each record is then compared with the table
     /// when it is read.
     ///
-    /// `legacy_id` is the identity of a cache whose manifest has none (format version 2). `stop` is asked whether to give up
-    /// with every file, and every megabyte that is read.
+    /// `legacy_id` is the identity of a cache whose manifest has none (format version 2). A cache that is replaced as a whole
+    /// meanwhile is opened anew: all files are of one of the two. `stop` is asked whether to give up with every file, and every
+    /// megabyte that is read.
     ///
     /// # Errors
     /// `CacheNotFound`, `NotACache`, `Format`, `Metadata`, `MissingFile`, `LengthMismatch`, `SampleCountMismatch`,
-    /// `ChecksumMismatch`, `Io`, and `Interrupted` when `stop` said so.
+    /// `ChecksumMismatch`, `Replaced` (again and again), `Io`, and `Interrupted` when `stop` said so.
     pub fn open(
+        path: &Path,
+        legacy_id: u64,
+        io: IoMode,
+        validate_cache: bool,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, ReadError> {
+        let mut folder = folder_identity(path);
+        for _attempt in 0..8 {
+            let opened = Self::open_files(path, legacy_id, io, validate_cache, stop);
+            let now = folder_identity(path);
+            if now == folder || matches!(opened, Err(ReadError::Interrupted)) {
+                return opened;
+            }
+            folder = now;
+        }
+        Err(ReadError::Replaced { path: path.to_owned() })
+    }
+
+    fn open_files(
         path: &Path,
         legacy_id: u64,
         io: IoMode,
@@ -336,6 +357,11 @@ fn same_value(decoded: &DecodedValue<'_>, stored: MetadataValue<'_>) -> bool {
         (DecodedValue::String(a), MetadataValue::String(b)) => a == b,
         _ => false,
     }
+}
+
+/// Which folder has the path: replacing a cache gives the name to another one.
+fn folder_identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|folder| (folder.dev(), folder.ino()))
 }
 
 fn read_manifest(cache: &Path, manifest: &Path) -> Result<Manifest, ReadError> {

@@ -108,10 +108,10 @@ pub enum ReadError {
         #[source]
         source: RecordFault,
     },
-    /// The file at a shard's path is not the one that was opened.
-    #[error("{}: the file was replaced since the dataset was opened; open the dataset again", path.display())]
+    /// The file at a shard's path is not the one that was opened, or a cache's folder changes again and again.
+    #[error("{}: it was replaced since the dataset was opened; open the dataset again", path.display())]
     Replaced {
-        /// The shard file.
+        /// The shard file, or the folder.
         path: PathBuf,
     },
     /// The file system refused.

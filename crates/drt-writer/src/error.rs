@@ -9,8 +9,9 @@ use drt_runtime::PoolError;
 
 /// Why a cache was not written.
 ///
-/// Nothing is left behind at its path, with one exception: when only the last step fails, to make the new name in the base
-/// folder durable (`Io` about that folder), the cache stands whole at its path and might not outlast a power failure.
+/// What was at its path before is still there, and otherwise nothing, with one exception: when only the last step fails, to make
+/// the new name in the base folder durable (`Io` about that folder or the one for work in it), the cache stands whole at its
+/// path and might not outlast a power failure.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// A setting outside its range.
@@ -27,6 +28,31 @@ pub enum WriteError {
     TargetExists {
         /// The cache's path.
         path: PathBuf,
+    },
+    /// Somebody else writes the cache at the moment.
+    #[error(
+        "{} is being written by {holder}; wait until that has ended and reuse the cache, or choose another source name or base \
+         folder", path.display()
+    )]
+    BeingWritten {
+        /// The cache's path.
+        path: PathBuf,
+        /// Who it is, as far as is known.
+        holder: String,
+    },
+    /// What stands at the cache's path is no folder of a cache that could be replaced by a new one.
+    #[error("{} cannot be replaced by a new cache: {reason}", path.display())]
+    NotReplaceable {
+        /// The cache's path.
+        path: PathBuf,
+        /// What is there.
+        reason: String,
+    },
+    /// A fingerprint that cannot be kept.
+    #[error("the source's fingerprint {reason}")]
+    InvalidFingerprint {
+        /// What is wrong with it.
+        reason: String,
     },
     /// The source yielded nothing.
     #[error("cache source yielded no samples")]

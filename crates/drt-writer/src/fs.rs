@@ -43,6 +43,11 @@ pub trait CacheFs: Send + Sync {
     /// # Errors
     /// The file system's; `AlreadyExists` or `DirectoryNotEmpty` when `to` exists.
     fn rename_exclusive(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Let two paths of any kind exchange their names in one step.
+    ///
+    /// # Errors
+    /// The file system's; `Unsupported` when it cannot do that, `NotFound` when one of them is not there.
+    fn exchange(&self, first: &Path, second: &Path) -> io::Result<()>;
     /// Give the file `from` the name `to` in one step; a file that has it is replaced.
     ///
     /// # Errors
@@ -120,6 +125,14 @@ impl CacheFs for StdFs {
                 }
                 fs::rename(from, to)
             }
+            outcome => outcome.map_err(io::Error::from),
+        }
+    }
+
+    fn exchange(&self, first: &Path, second: &Path) -> io::Result<()> {
+        use rustix::io::Errno;
+        match renameat_with(CWD, first, CWD, second, RenameFlags::EXCHANGE) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Err(io::ErrorKind::Unsupported.into()),
             outcome => outcome.map_err(io::Error::from),
         }
     }

@@ -10,6 +10,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub trait ProgressSink: Send + Sync {
     /// A source is begun.
     fn source_started(&self, name: &str);
+    /// The current source waits for somebody else who writes its cache.
+    fn waiting(&self, holder: &str);
     /// More samples, with this many payload bytes, were pulled from the current source.
     fn advanced(&self, samples: u64, bytes: u64);
     /// The current source ended; `ok` says whether its cache was published.
@@ -22,6 +24,7 @@ pub struct Silent;
 
 impl ProgressSink for Silent {
     fn source_started(&self, _name: &str) {}
+    fn waiting(&self, _holder: &str) {}
     fn advanced(&self, _samples: u64, _bytes: u64) {}
     fn source_finished(&self, _ok: bool) {}
 }
@@ -103,6 +106,12 @@ impl<W: Write + Send> ProgressSink for Lines<W> {
         name.clone_into(&mut counts.source);
     }
 
+    fn waiting(&self, holder: &str) {
+        let mut guard = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let (counts, out) = &mut *guard;
+        drop(writeln!(out, "dataset-rt: {}: waiting for {holder}, which writes it", counts.source));
+    }
+
     fn advanced(&self, samples: u64, bytes: u64) {
         let mut guard = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         let (counts, out) = &mut *guard;
@@ -159,6 +168,11 @@ impl ProgressSink for Bars {
         self.source.set_prefix(name.to_owned());
     }
 
+    fn waiting(&self, holder: &str) {
+        self.source.set_message(format!("waiting for {holder}, which writes it"));
+        self.source.tick();
+    }
+
     fn advanced(&self, samples: u64, bytes: u64) {
         let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = &mut guard.0;
@@ -207,6 +221,11 @@ mod tests {
         lines.advanced(10, 1000);
         lines.source_finished(true);
         assert!(lines.out.lock().unwrap().1.is_empty());
+
+        lines.source_started("late");
+        lines.waiting("another process (7 on here)");
+        let text = String::from_utf8(std::mem::take(&mut lines.out.lock().unwrap().1)).unwrap();
+        assert_eq!(text, "dataset-rt: late: waiting for another process (7 on here), which writes it\n");
 
         lines.source_started("slow");
         lines.out.lock().unwrap().0.last_line -= LINE_EVERY;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use drt_format::MetadataValue;
 use drt_runtime::WorkerPool;
 
+use crate::fs::StdFs;
 use crate::profile::Stage;
 use crate::progress::ProgressSink;
-use crate::{CacheWriter, Payload, WriteError, WriterConfig};
+use crate::{CacheWriter, Payload, WriteError, WriteOptions, WriterConfig};
 
 /// A metadata value that owns its text.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +47,11 @@ pub struct CacheInput {
 pub trait CacheSource {
     /// The cache's folder name, and the text its `cache_id` is derived from.
     fn name(&self) -> &str;
+
+    /// A text that changes when the cache would: a version, or a hash of what the samples are made from. Kept in the manifest.
+    fn fingerprint(&self) -> Option<&str> {
+        None
+    }
 
     /// The next sample, `None` after the last.
     ///
@@ -92,8 +98,26 @@ pub fn write_cache(
     config: &WriterConfig,
     progress: &dyn ProgressSink,
 ) -> Result<PathBuf, WriteError> {
+    write_cache_with(pool, source, base, config, progress, false)
+}
+
+/// The same; with `replace_stale` a cache that has another fingerprint than the source, or none, is replaced by the new one, in
+/// one step at the end. Datasets that are open on the old one go on reading it.
+///
+/// # Errors
+/// As [`write_cache`]; what was at the path before is still there.
+pub fn write_cache_with(
+    pool: &Arc<WorkerPool>,
+    source: &mut dyn CacheSource,
+    base: &Path,
+    config: &WriterConfig,
+    progress: &dyn ProgressSink,
+    replace_stale: bool,
+) -> Result<PathBuf, WriteError> {
     let mut never = || false;
-    let mut writer = CacheWriter::create(Arc::clone(pool), base, source.name(), config.clone())?;
+    let options = WriteOptions { fingerprint: source.fingerprint(), replace_stale, wait: None };
+    let (fs, pool) = (Arc::new(StdFs), Arc::clone(pool));
+    let mut writer = CacheWriter::create_with(fs, pool, base, source.name(), config.clone(), options)?;
     loop {
         let row = writer.num_samples();
         let sample = config.profile().measure(Stage::PythonNext, 1, 0, || source.next_sample());

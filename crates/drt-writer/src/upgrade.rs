@@ -4,17 +4,15 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use drt_format::constants::MANIFEST_FILE;
 use drt_format::{CacheId, FormatError, FormatVersion, Manifest};
 
-use crate::fs::CacheFs;
+use crate::fs::{CacheFile, CacheFs};
+use crate::label::{Labelled, create_locked, lock_abandoned};
 
 /// A manifest is replaced by a file of its folder whose name begins so.
 const TEMPORARY_PREFIX: &str = ".drt-manifest-";
-
-static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// One opened cache whose manifest may have to be upgraded.
 #[derive(Debug, Clone, Copy)]
@@ -175,9 +173,10 @@ fn check(target: &UpgradeTarget<'_>) -> Result<Checked, UpgradeFault> {
 fn replace(fs: &dyn CacheFs, path: &Path, text: &[u8]) -> Result<(), UpgradeFault> {
     let folder = path.parent().unwrap_or(Path::new("."));
     remove_abandoned(fs, folder);
-    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let temporary = folder.join(format!("{TEMPORARY_PREFIX}{}-{count}.tmp", std::process::id()));
-    let written = write(fs, path, &temporary, text)
+    let Labelled { path: temporary, file, lock: _lock } =
+        create_locked(fs, |label| folder.join(format!("{TEMPORARY_PREFIX}{label}.tmp")))
+            .map_err(|(_, error)| UpgradeFault::io("make a new file for")(error))?;
+    let written = write(file, path, &temporary, text)
         .and_then(|()| fs.rename_over(&temporary, path).map_err(UpgradeFault::io("replace")));
     if written.is_err() {
         // The error says what happened; what cannot be removed now is removed by the next attempt.
@@ -186,8 +185,7 @@ fn replace(fs: &dyn CacheFs, path: &Path, text: &[u8]) -> Result<(), UpgradeFaul
     written
 }
 
-fn write(fs: &dyn CacheFs, path: &Path, temporary: &Path, text: &[u8]) -> Result<(), UpgradeFault> {
-    let mut file = fs.create_file(temporary).map_err(UpgradeFault::io("make a new file for"))?;
+fn write(mut file: Box<dyn CacheFile>, path: &Path, temporary: &Path, text: &[u8]) -> Result<(), UpgradeFault> {
     file.write_all(text).map_err(UpgradeFault::io("write a new file for"))?;
     // Who could read the old manifest can read the new one.
     let permissions = fs::metadata(path).map_err(UpgradeFault::io("look at"))?.permissions();
@@ -195,12 +193,15 @@ fn write(fs: &dyn CacheFs, path: &Path, temporary: &Path, text: &[u8]) -> Result
     file.sync().map_err(UpgradeFault::io("sync a new file for"))
 }
 
-/// Remove what an attempt that was killed has left. The caller alone changes manifests, so no other attempt is at work.
+/// Remove what an attempt that was killed has left. Another one may be at work, and holds the locks of its files.
 fn remove_abandoned(fs: &dyn CacheFs, folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
-        if entry.file_name().as_encoded_bytes().starts_with(TEMPORARY_PREFIX.as_bytes()) {
-            drop(fs.remove_file(&entry.path()));
+        let (path, name) = (entry.path(), entry.file_name());
+        if let Some(label) = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY_PREFIX))
+            && let Some(_lock) = lock_abandoned(&path, label.split('-').next().unwrap_or(label), &[&path])
+        {
+            drop(fs.remove_file(&path));
         }
     }
 }

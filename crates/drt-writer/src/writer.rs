@@ -1,8 +1,12 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
-use drt_format::constants::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, RECORD_CHECKSUMS_FILE, SHARDS_DIR};
+use drt_format::constants::{
+    INDEX_FILE, MANIFEST_FILE, MAX_FINGERPRINT_BYTES, METADATA_FILE, RECORD_CHECKSUMS_FILE, SHARDS_DIR,
+};
 use drt_format::{
     CacheId, FormatError, FormatVersion, Manifest, MetadataField, MetadataSchema, MetadataValue, RecordChecksumAlgo,
     RecordChecksums, RowEncoder, Sha256Digest, Sha256Hasher, ShardEntry, WriterInfo, shard_file_name,
@@ -12,11 +16,12 @@ use drt_metadata::{MetadataBuilder, MetadataError};
 use drt_runtime::WorkerPool;
 
 use crate::block::{InputBlock, Payload};
+use crate::claim::Claim;
 use crate::fs::{CacheFile, CacheFs, StdFs};
 use crate::gate::{Limits, Waiter};
 use crate::pipeline::{BYTES_PER_LOOK, Committed, Outcome, Pipeline};
 use crate::profile::Stage;
-use crate::publish::WorkDir;
+use crate::publish::{Existing, WorkDir, create_dirs, sweep_on};
 use crate::{WriteError, WriterConfig};
 
 /// A block is handed to the pool when it has this many samples,
@@ -25,6 +30,21 @@ const BLOCK_ROWS: usize = 1024;
 const BLOCK_BYTES: usize = 512 * 1024;
 /// Bytes that may be on their way at one time, unless one block alone is larger.
 const MAX_BYTES_IN_FLIGHT: usize = 64 * 1024 * 1024;
+/// How often a writer that waits for another one looks whether that has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What is not the same for every source of a call. The default writes a cache without a fingerprint where there is none.
+#[derive(Default)]
+pub struct WriteOptions<'a> {
+    /// Kept in the manifest: a text that changes when the cache would. 1 to 65536 bytes.
+    pub fingerprint: Option<&'a str>,
+    /// Put the new cache in the place of one that has another fingerprint, or none, in one step at the end. Without a fingerprint
+    /// of one's own nothing is replaced.
+    pub replace_stale: bool,
+    /// While another writer of the name is at work, wait and ask this every 100 ms whether to give up; it is told who the other
+    /// one is. Without it, that is `BeingWritten`.
+    pub wait: Option<&'a mut (dyn FnMut(&str) -> bool + 'a)>,
+}
 
 /// One cache being written: samples are pushed, then the whole is published.
 ///
@@ -40,10 +60,14 @@ pub struct CacheWriter {
     // Dropped in this order: the jobs end before the folder that they write to goes.
     pipeline: Option<Pipeline>,
     work: WorkDir,
+    /// Held, not used. It goes after the folder: whoever waits for it finds the place clean.
+    _claim: Claim,
     fs: Arc<dyn CacheFs>,
     pool: Arc<WorkerPool>,
     config: WriterConfig,
     name: String,
+    fingerprint: Option<String>,
+    replace_stale: bool,
     num_samples: u64,
     state: Option<SchemaState>,
 }
@@ -57,9 +81,9 @@ impl CacheWriter {
     /// Begin a cache that will stand at `base/name`.
     ///
     /// # Errors
-    /// `InvalidName`, `TargetExists`, `Io`.
+    /// `InvalidName`, `TargetExists`, `BeingWritten`, `Io`.
     pub fn create(pool: Arc<WorkerPool>, base: &Path, name: &str, config: WriterConfig) -> Result<Self, WriteError> {
-        Self::create_on(Arc::new(StdFs), pool, base, name, config)
+        Self::create_with(Arc::new(StdFs), pool, base, name, config, WriteOptions::default())
     }
 
     /// The same, over a file system of the caller's.
@@ -73,14 +97,65 @@ impl CacheWriter {
         name: &str,
         config: WriterConfig,
     ) -> Result<Self, WriteError> {
+        Self::create_with(fs, pool, base, name, config, WriteOptions::default())
+    }
+
+    /// The same, with a fingerprint, and told what to do about a cache that is there or another writer of the name.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); also `InvalidFingerprint`, `NotReplaceable`, and `Interrupted` when `wait` said so. With
+    /// `replace_stale`, `TargetExists` says that the cache there has this very fingerprint.
+    pub fn create_with(
+        fs: Arc<dyn CacheFs>,
+        pool: Arc<WorkerPool>,
+        base: &Path,
+        name: &str,
+        config: WriterConfig,
+        options: WriteOptions<'_>,
+    ) -> Result<Self, WriteError> {
+        let WriteOptions { fingerprint, replace_stale, mut wait } = options;
         validate_source_name(name).map_err(WriteError::InvalidName)?;
+        if let Some(text) = fingerprint {
+            validate_fingerprint(text)?;
+        }
         pool.ensure_owner()?;
         let path = base.join(name);
-        if fs.exists(&path).map_err(WriteError::io("look for", &path))? {
-            return Err(WriteError::TargetExists { path });
-        }
+        let existing = existing(fingerprint, replace_stale);
+        existing.check(fs.as_ref(), &path)?;
+        let tmp = create_dirs(fs.as_ref(), base)?;
+        let claim = loop {
+            let holder = match Claim::take(&fs, &tmp, name)? {
+                Ok(claim) => break claim,
+                Err(holder) => holder,
+            };
+            existing.check(fs.as_ref(), &path)?;
+            match &mut wait {
+                None => return Err(WriteError::BeingWritten { path, holder }),
+                Some(stop) => {
+                    if stop(&holder) {
+                        return Err(WriteError::Interrupted);
+                    }
+                    thread::sleep(LOOK_EVERY);
+                }
+            }
+        };
+        // Whoever had the claim before may have published, or died in the midst of it.
+        sweep_on(fs.as_ref(), base);
+        existing.check(fs.as_ref(), &path)?;
         let work = WorkDir::create(Arc::clone(&fs), base)?;
-        Ok(Self { pipeline: None, work, fs, pool, config, name: name.to_owned(), num_samples: 0, state: None })
+        Ok(Self {
+            pipeline: None,
+            work,
+            _claim: claim,
+            fs,
+            pool,
+            config,
+            name: name.to_owned(),
+            fingerprint: fingerprint.map(str::to_owned),
+            replace_stale,
+            num_samples: 0,
+            state: None,
+        })
     }
 
     /// Samples pushed so far.
@@ -229,8 +304,9 @@ impl CacheWriter {
     /// waits for the disk then may do so for longer than this call.
     ///
     /// # Errors
-    /// `NoSamples`, `TargetExists` (another writer was faster), `Io`, `Interrupted`, or a failure of anything handed over
-    /// earlier. The cache is absent then, unless the last step of all was interrupted or failed: making its name durable.
+    /// `NoSamples`, `TargetExists` (a writer that could not be seen was faster), `NotReplaceable`, `Io`, `Interrupted`, or a
+    /// failure of anything handed over earlier. The cache is absent then, or the old one, unless the last step of all was
+    /// interrupted or failed: making its name durable.
     pub fn finish(mut self, stop: &mut dyn FnMut() -> bool) -> Result<PathBuf, WriteError> {
         self.flush(stop)?;
         let (Some(pipeline), Some(SchemaState { schema, .. }), true) =
@@ -277,9 +353,13 @@ impl CacheWriter {
         };
         let writer = WriterInfo { name: "dataset-rt".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
         let checksums = RecordChecksums { algo: RecordChecksumAlgo::Xxh3_64, sha256: checksums_sha256 };
-        let manifest = manifest.with_writer(&writer).with_record_checksums(checksums);
+        let mut manifest = manifest.with_writer(&writer).with_record_checksums(checksums);
+        if let Some(fingerprint) = &self.fingerprint {
+            manifest = manifest.with_fingerprint(fingerprint);
+        }
         self.write_file(Stage::FinishManifest, MANIFEST_FILE, &mut waiter, |file| file.write_all(&manifest.encode()))?;
-        profile.measure(Stage::Publish, 1, 0, || self.work.publish(&self.name, &mut waiter))
+        let existing = existing(self.fingerprint.as_deref(), self.replace_stale);
+        profile.measure(Stage::Publish, 1, 0, || self.work.publish(&self.name, existing, &mut waiter))
     }
 
     /// Write one file of the cache, durably, and return its digest.
@@ -304,6 +384,24 @@ impl CacheWriter {
             Ok(hasher.finish())
         })
     }
+}
+
+fn existing(fingerprint: Option<&str>, replace_stale: bool) -> Existing<'_> {
+    match fingerprint {
+        Some(fingerprint) if replace_stale => Existing::ReplaceUnless(fingerprint),
+        _ => Existing::Keep,
+    }
+}
+
+fn validate_fingerprint(text: &str) -> Result<(), WriteError> {
+    let reason = match text.len() {
+        0 => "is empty".to_owned(),
+        len if len > MAX_FINGERPRINT_BYTES => {
+            format!("has {len} bytes, and at most {MAX_FINGERPRINT_BYTES} are kept: use a hash of it")
+        }
+        _ => return Ok(()),
+    };
+    Err(WriteError::InvalidFingerprint { reason })
 }
 
 fn columns_differ(row: u64, schema: &MetadataSchema, metadata: &[(&str, MetadataValue<'_>)]) -> WriteError {

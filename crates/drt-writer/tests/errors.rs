@@ -16,7 +16,7 @@ use drt_writer::{
     CacheInput, CacheSource, CacheWriter, IterSource, OwnedValue, Payload, WriteError, WriterConfig, write_cache,
 };
 use support::fault_fs::{Fault, FaultFs};
-use support::{config, exists, in_time, names_in_tmp, pool};
+use support::{config, exists, in_time, names_in_tmp, pool, steps_of_create};
 
 fn sample(metadata: &[(&str, OwnedValue)]) -> CacheInput {
     let metadata = metadata.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
@@ -275,6 +275,8 @@ struct Counts(AtomicU64, AtomicU64);
 impl ProgressSink for Counts {
     fn source_started(&self, _name: &str) {}
 
+    fn waiting(&self, _holder: &str) {}
+
     fn advanced(&self, samples: u64, bytes: u64) {
         self.0.fetch_add(samples, Ordering::Relaxed);
         self.1.fetch_add(bytes, Ordering::Relaxed);
@@ -447,7 +449,7 @@ fn after_a_failure_nothing_can_be_published_any_more() {
     for num_workers in [1, 3] {
         let base = tempfile::tempdir().unwrap();
         // The first shard cannot be made; the next could.
-        let fs = FaultFs::new(Fault::Once(6));
+        let fs = FaultFs::new(Fault::Once(steps_of_create()));
         let mut writer = CacheWriter::create_on(
             Arc::new(fs.clone()),
             pool(num_workers),
@@ -463,7 +465,11 @@ fn after_a_failure_nothing_can_be_published_any_more() {
             }
             thread::sleep(Duration::from_millis(1));
         };
-        assert!(matches!(&first, WriteError::Io { action: "create", .. }), "{first:?}: {:?}", fs.steps()[5]);
+        assert!(
+            matches!(&first, WriteError::Io { action: "create", .. }),
+            "{first:?}: {:?}",
+            fs.steps()[steps_of_create()]
+        );
         // A caller that goes on all the same hears that it is over.
         for _ in 0..3 {
             writer.push(Payload::Copy(b"abc"), &[]).unwrap();

@@ -166,3 +166,28 @@ fn every_failing_step_leaves_whole_manifests_and_tells_which_are_new() {
     assert_eq!(unknown, 4);
     assert!(partial > 2);
 }
+
+#[test]
+fn a_file_that_another_upgrade_works_on_is_left_alone() {
+    let caches = Caches::two();
+    let theirs = caches.paths[0].join(".drt-manifest-0123456789abcdef0123456789abcdef-1-1-0.tmp");
+    fs::write(&theirs, "half a manifest").unwrap();
+    caches.upgrade(&StdFs).unwrap();
+    assert_eq!(fs::read_to_string(&theirs).unwrap(), "half a manifest");
+    assert_eq!(caches.texts(), [golden("migrated", "shards_none"), golden("migrated", "shards_lz4")]);
+}
+
+#[test]
+fn upgrades_at_one_time_do_not_disturb_each_other() {
+    for _ in 0..20 {
+        let caches = Caches::two();
+        std::thread::scope(|scope| {
+            let upgrades: Vec<_> = (0..4).map(|_| scope.spawn(|| caches.upgrade(&StdFs))).collect();
+            for upgrade in upgrades {
+                upgrade.join().unwrap().unwrap();
+            }
+        });
+        assert_eq!(caches.texts(), [golden("migrated", "shards_none"), golden("migrated", "shards_lz4")]);
+        assert_eq!(caches.num_files(), 2);
+    }
+}

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::Manifest;
 use crate::checksum::{RecordChecksumAlgo, Sha256Digest};
-use crate::constants::{RECORD_CHECKSUMS_KEY, WRITER_KEY};
+use crate::constants::{FINGERPRINT_KEY, RECORD_CHECKSUMS_KEY, WRITER_KEY};
 use crate::error::{FormatError, quote};
 
 /// `drt_writer`: the program that wrote a cache.
@@ -70,6 +70,28 @@ impl Manifest {
         let object = [("algo", checksums.algo.name().to_owned()), ("sha256", checksums.sha256.to_string())]
             .map(|(key, text)| (key.to_owned(), Value::from(text)));
         self.extra.insert(RECORD_CHECKSUMS_KEY.to_owned(), Value::Object(object.into_iter().collect()));
+        self
+    }
+
+    /// Which state of its source the cache was written from, if the source told.
+    ///
+    /// # Errors
+    /// [`FormatError::ManifestKeyInvalid`] when the key is there but is no text.
+    pub fn fingerprint(&self) -> Result<Option<&str>, FormatError> {
+        match self.extra.get(FINGERPRINT_KEY) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(FormatError::ManifestKeyInvalid {
+                key: FINGERPRINT_KEY.to_owned(),
+                problem: "expected a string".to_owned(),
+            }),
+        }
+    }
+
+    /// The manifest with the source's fingerprint.
+    #[must_use]
+    pub fn with_fingerprint(mut self, fingerprint: &str) -> Self {
+        self.extra.insert(FINGERPRINT_KEY.to_owned(), Value::from(fingerprint));
         self
     }
 

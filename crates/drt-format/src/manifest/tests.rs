@@ -375,6 +375,17 @@ fn keys_of_ours_come_back() {
 }
 
 #[test]
+fn a_fingerprint_comes_back_and_must_be_text() {
+    let plain = decode(&manifest()).unwrap();
+    assert_eq!(plain.fingerprint(), Ok(None));
+    let decoded = Manifest::decode(&plain.with_fingerprint("v1 \"é\"").encode()).unwrap();
+    assert_eq!(decoded.fingerprint(), Ok(Some("v1 \"é\"")));
+    let mut manifest = manifest();
+    manifest["drt_fingerprint"] = json!(1);
+    assert_eq!(invalid_key(decode(&manifest).unwrap().fingerprint().unwrap_err()), "drt_fingerprint");
+}
+
+#[test]
 fn damaged_keys_of_ours_are_named() {
     for (value, place) in [
         (json!(1), "drt_record_checksums"),

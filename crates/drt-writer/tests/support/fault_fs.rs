@@ -35,6 +35,7 @@ pub(crate) struct FaultFs {
     held: Arc<(Mutex<bool>, Condvar)>,
     syncs: Arc<AtomicUsize>,
     disk: Arc<Disk>,
+    without_exchange: bool,
 }
 
 #[derive(Default)]
@@ -60,7 +61,14 @@ impl FaultFs {
             held: Arc::default(),
             syncs: Arc::default(),
             disk: Arc::default(),
+            without_exchange: false,
         }
+    }
+
+    /// The same, where two names cannot be exchanged in one step.
+    pub(crate) fn without_exchange(mut self) -> Self {
+        self.without_exchange = true;
+        self
     }
 
     /// Let writes and syncs wait from now on, or wait no longer.
@@ -183,6 +191,11 @@ impl CacheFs for FaultFs {
     fn rename_exclusive(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.step("rename_exclusive", to)?;
         StdFs.rename_exclusive(from, to)
+    }
+
+    fn exchange(&self, first: &Path, second: &Path) -> io::Result<()> {
+        self.step("exchange", second)?;
+        if self.without_exchange { Err(io::ErrorKind::Unsupported.into()) } else { StdFs.exchange(first, second) }
     }
 
     fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {

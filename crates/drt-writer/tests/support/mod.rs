@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use drt_format::{CompressionAlgo, ShardCompression};
 use drt_runtime::WorkerPool;
-use drt_writer::{CacheInput, OwnedValue, WriterConfig};
+use drt_writer::{CacheInput, CacheWriter, OwnedValue, WriterConfig};
 
 pub(crate) fn pool(num_workers: usize) -> Arc<WorkerPool> {
     Arc::new(WorkerPool::new(num_workers).unwrap())
@@ -21,6 +21,15 @@ pub(crate) fn pool(num_workers: usize) -> Arc<WorkerPool> {
 
 pub(crate) fn config(max_shard_bytes: u64, algo: CompressionAlgo) -> WriterConfig {
     WriterConfig::new(max_shard_bytes, ShardCompression::new(algo, 1.0).unwrap(), 64).unwrap()
+}
+
+/// Steps that beginning a cache takes in a base folder that is there and empty.
+pub(crate) fn steps_of_create() -> usize {
+    let base = tempfile::tempdir().unwrap();
+    let fs = fault_fs::FaultFs::new(fault_fs::Fault::Never);
+    let config = WriterConfig::default();
+    let _writer = CacheWriter::create_on(Arc::new(fs.clone()), pool(1), base.path(), "name", config).unwrap();
+    fs.steps().len()
 }
 
 /// Sample `n` of a source with all four kinds, its payload up to some hundred bytes.
