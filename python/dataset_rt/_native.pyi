@@ -115,6 +115,7 @@ class Dataset:
 
 @final
 class PreparedTable: ...
+
 class TableView:
     @property
     def num_rows(self) -> int: ...

@@ -17,6 +17,19 @@ from support.sources import mini, ten_rows
 
 pytestmark = [pytest.mark.quick, pytest.mark.ours]
 
+GO_ON = """
+import json
+import dataset_rt as drt
+import polars as pl
+dataset = drt.DatasetRuntime(num_workers=3).cached_dataset(
+    [ARGS["path"]], reader_config=drt.ReaderConfig(seed=7, prefetch_size=5, io="pread")
+)
+table = dataset.get_metadata().with_columns(pl.Series("weight", [1.0 + i % 5 for i in range(100)])).reverse()
+dataset.update_metadata(table)
+dataset.load_state_dict(json.loads(ARGS["state"]))
+report([sample.sample_id for sample in dataset])
+"""
+
 ORDERS = ("weighted", "sequential", "permutation")
 
 
@@ -140,18 +153,7 @@ def test_a_new_process_goes_on_with_other_threads_and_prefetching_at_another_pat
     moved.parent.mkdir()
     shutil.move(path, moved)
     rest = run_script(
-        """
-        import json
-        import dataset_rt as drt
-        import polars as pl
-        dataset = drt.DatasetRuntime(num_workers=3).cached_dataset(
-            [args["path"]], reader_config=drt.ReaderConfig(seed=7, prefetch_size=5, io="pread")
-        )
-        table = dataset.get_metadata().with_columns(pl.Series("weight", [1.0 + i % 5 for i in range(100)])).reverse()
-        dataset.update_metadata(table)
-        dataset.load_state_dict(json.loads(args["state"]))
-        report([sample.sample_id for sample in dataset])
-        """,
+        GO_ON,
         {"path": str(moved), "state": state},
     )
     assert start + rest == subject.ids(straight)
