@@ -7,7 +7,7 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 
-DRAWS, PERMUTATION = 1, 2
+DRAWS, PERMUTATION, WEIGHTED_ORDER, MIXTURE, GROUPS = 1, 2, 3, 4, 5
 
 
 def chacha8_block(key: bytes, nonce: int, counter: int) -> bytes:
@@ -100,3 +100,42 @@ def mix(z: int) -> int:
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
     return z ^ z >> 31
+
+
+def weighted_order(weights: Sequence[float], seed: int, epoch: int) -> list[int]:
+    """All rows without replacement, by weight. The logarithms are this machine's: their last bit may differ from the crate's."""
+    start = 64 * -(-len(weights) // 8) * epoch
+    words = struct.unpack(f"<{len(weights)}Q", key_stream(seed, WEIGHTED_ORDER, start, 8 * len(weights)))
+    keys = []
+    for row, (word, weight) in enumerate(zip(words, weights, strict=True)):
+        exponential = -math.log1p(-word / 2**64) if word < 2**63 else -math.log((2**64 - word) / 2**64)
+        mantissa, exponent = math.frexp(weight)
+        quotient, more = math.frexp(exponential / (2 * mantissa))
+        keys.append((more - exponent, quotient, row) if quotient else (-math.inf, 0.0, row))
+    return [row for *_, row in sorted(keys)]
+
+
+def mixture(share_of: Sequence[float], seed: int, position: int) -> tuple[int, int]:
+    """The component at a position, and which of the component's positions it is."""
+    exponent = math.frexp(max(share_of))[1] - 1
+    ratios = [share.as_integer_ratio() for share in share_of]
+    units = [max((a << max(94 - exponent, 0)) // (b << max(exponent - 94, 0)), 1) for a, b in ratios]
+    low, high, index = 0, len(units), position
+    while high - low > 1:
+        middle = low + (high - low) // 2
+        share = (sum(units[low:middle]) << 64) // sum(units[low:high])
+        phase = int.from_bytes(key_stream(seed, MIXTURE, 8 * middle, 8), "little")
+        left = index * share + phase >> 64
+        if (index + 1) * share + phase >> 64 > left:
+            high, index = middle, left
+        else:
+            low, index = middle, index - left
+    return low, index
+
+
+def balanced(groups: Sequence[int], share_of: Sequence[float], seed: int, position: int) -> int:
+    """The row at a position of a plan with groups."""
+    group, index = mixture(share_of, seed, position)
+    rows = [row for row, own in enumerate(groups) if own == group]
+    own_seed = int.from_bytes(key_stream(seed, GROUPS, 8 * group, 8), "little")
+    return rows[permutation(len(rows), own_seed, index)]

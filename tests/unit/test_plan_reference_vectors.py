@@ -74,6 +74,25 @@ def test_orders_are_as_published(case: dict[str, Any]) -> None:
     assert rows == case["rows"]
 
 
+@pytest.mark.parametrize("case", VECTORS["weighted_orders"], ids=str)
+def test_weighted_orders_are_as_published(case: dict[str, Any]) -> None:
+    assert drt_plan.weighted_order(weights_of(case), case["seed"], case["epoch"]) == case["rows"]
+
+
+@pytest.mark.parametrize("case", VECTORS["mixtures"], ids=str)
+def test_mixtures_are_as_published(case: dict[str, Any]) -> None:
+    shares = [float(share) for share in case["shares"]]
+    places = [drt_plan.mixture(shares, case["seed"], case["position"] + i) for i in range(len(case["places"]))]
+    assert places == [tuple(place) for place in case["places"]]
+
+
+@pytest.mark.parametrize("case", VECTORS["balanced"], ids=lambda case: f"{case['shares']}-{case['seed']}")
+def test_balanced_plans_are_as_published(case: dict[str, Any]) -> None:
+    shares = [float(share) for share in case["shares"]]
+    rows = [drt_plan.balanced(case["groups"], shares, case["seed"], case["position"] + i) for i in range(len(case["rows"]))]
+    assert rows == case["rows"]
+
+
 def test_every_row_gets_its_share_of_the_buckets() -> None:
     weights = [1.0, 1e-9, 3.0, 0.1, 7.5, 1.0]
     shares, placed = drt_plan.shares(weights), [0] * len(weights)

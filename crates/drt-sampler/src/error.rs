@@ -25,6 +25,33 @@ pub enum SamplerError {
         weight: f64,
     },
 
+    /// A share is zero, negative, infinite or not a number.
+    #[error("the share of component {component} is {share}, and a share must be finite and greater than zero")]
+    InvalidShare {
+        /// The first component refused, from 0.
+        component: u64,
+        /// The share found there.
+        share: f64,
+    },
+
+    /// A row is in a group that has no share.
+    #[error("row {row} is in group {group}, and there are shares for {groups} groups")]
+    UnknownGroup {
+        /// Row position of the first row refused, from 0.
+        row: u64,
+        /// The group found there.
+        group: u64,
+        /// Groups that have a share.
+        groups: u64,
+    },
+
+    /// A group has a share and no rows.
+    #[error("group {group} has a share, and no row is in it")]
+    EmptyGroup {
+        /// The first group refused, from 0.
+        group: u64,
+    },
+
     /// Exported table bytes are not a whole number of entries.
     #[error("a sampling table has {found_bytes} bytes, which is not a whole number of {entry_bytes}-byte entries")]
     TableLength {

@@ -20,6 +20,12 @@ pub(crate) enum Domain {
     Draws = 1,
     /// Keys of permutations, whole blocks per epoch.
     Permutation = 2,
+    /// Keys of orders by weight, whole blocks per epoch.
+    WeightedOrder = 3,
+    /// Phases of mixtures, 8 bytes each.
+    Mixture = 4,
+    /// Seeds of the groups of a balanced plan, 8 bytes each.
+    Groups = 5,
 }
 
 /// Reads the key stream of one seed and domain, forward from where it was opened.
@@ -48,6 +54,13 @@ impl KeyStream {
         rng.set_stream(nonce); // first: it also rewinds
         rng.set_word_pos(word);
         Self(rng)
+    }
+
+    /// The first `len` words of a key stream, 8 bytes little-endian each.
+    pub(crate) fn first_words(seed: u64, domain: Domain, len: usize) -> Vec<u64> {
+        let mut bytes = vec![[0; 8]; len];
+        Self::open_at_block(seed, domain, 0).fill(bytes.as_flattened_mut());
+        bytes.into_iter().map(u64::from_le_bytes).collect()
     }
 
     /// Copies the next bytes of the key stream out.
@@ -118,7 +131,11 @@ mod tests {
             KeyStream::open_at_block(seed, domain, 0).fill(&mut bytes);
             bytes
         };
-        assert_ne!(first(7, Domain::Draws), first(7, Domain::Permutation));
+        let domains = [Domain::Draws, Domain::Permutation, Domain::WeightedOrder, Domain::Mixture, Domain::Groups]
+            .map(|domain| first(7, domain));
+        for (at, stream) in domains.iter().enumerate() {
+            assert!(!domains[..at].contains(stream), "domain {}", at + 1);
+        }
         assert_ne!(first(7, Domain::Draws), first(8, Domain::Draws));
         assert_ne!(first(7, Domain::Draws), first(7 << 56, Domain::Draws));
     }

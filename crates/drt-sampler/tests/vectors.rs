@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use drt_sampler::{Mode, PLAN_VERSION, Permutation, SamplingPlan, Weights};
+use drt_sampler::{BalancedPlan, Mixture, Mode, PLAN_VERSION, Permutation, SamplingPlan, WeightedOrder, Weights};
 use serde_json::Value;
 
 fn vectors() -> Value {
@@ -15,8 +15,16 @@ fn vectors() -> Value {
 
 /// The weights listed in a case, as text so that both languages read the same numbers.
 fn listed_weights(case: &Value) -> Option<Vec<f64>> {
-    let listed = case.get("weights")?.as_array().unwrap();
-    Some(listed.iter().map(|weight| weight.as_str().unwrap().parse().unwrap()).collect())
+    case.get("weights")?;
+    Some(floats(case, "weights"))
+}
+
+fn floats(case: &Value, name: &str) -> Vec<f64> {
+    case[name].as_array().unwrap().iter().map(|float| float.as_str().unwrap().parse().unwrap()).collect()
+}
+
+fn numbers(value: &Value) -> Vec<u64> {
+    value.as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
 }
 
 fn plan(case: &Value) -> SamplingPlan {
@@ -66,6 +74,39 @@ fn tables_are_as_published() {
         let weights = Weights::new(&listed_weights(case).unwrap()).unwrap();
         let table: String = weights.table().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(table, case["table"].as_str().unwrap(), "{case}");
+    }
+}
+
+#[test]
+fn weighted_orders_are_as_published() {
+    for case in vectors()["weighted_orders"].as_array().unwrap() {
+        let order = WeightedOrder::new(floats(case, "weights"), case["seed"].as_u64().unwrap()).unwrap();
+        let rows = order.first(case["epoch"].as_u64().unwrap(), order.population());
+        assert_eq!(rows, numbers(&case["rows"]), "{case}");
+    }
+}
+
+#[test]
+fn mixtures_are_as_published() {
+    for case in vectors()["mixtures"].as_array().unwrap() {
+        let mixture = Mixture::new(&floats(case, "shares"), case["seed"].as_u64().unwrap()).unwrap();
+        let expected = case["places"].as_array().unwrap();
+        for (position, place) in (case["position"].as_u64().unwrap()..=u64::MAX).zip(expected) {
+            let (component, index) = mixture.place(position);
+            assert_eq!([component, index], *numbers(place), "{case} at {position}");
+        }
+    }
+}
+
+#[test]
+fn balanced_plans_are_as_published() {
+    for case in vectors()["balanced"].as_array().unwrap() {
+        let groups: Vec<u32> = numbers(&case["groups"]).into_iter().map(|group| group as u32).collect();
+        let plan = BalancedPlan::new(&groups, &floats(case, "shares"), case["seed"].as_u64().unwrap()).unwrap();
+        let expected = numbers(&case["rows"]);
+        let mut rows = vec![0; expected.len()];
+        plan.fill(case["position"].as_u64().unwrap(), &mut rows);
+        assert_eq!(rows, expected, "{case}");
     }
 }
 
