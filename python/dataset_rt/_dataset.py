@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from dataset_rt._origin import Origin, origin_of
 from dataset_rt.exceptions import InvalidInputError, SampleIndexError, StoredColumnsIgnoredWarning
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
     from dataset_rt._config import ReaderConfig
     from dataset_rt._export import Contents
+    from dataset_rt._map_dataset import MapDataset
     from dataset_rt._migration import ManifestUpdateError, ManifestUpdateReport, Result
     from dataset_rt._native import Dataset as NativeDataset
     from dataset_rt._profile import ReadProfile
     from dataset_rt._runtime import DatasetRuntime
     from dataset_rt._sample import CachedSample
+
+T = TypeVar("T")
 
 _ID_COLUMNS = ("cache_id", "sample_id")
 _WEIGHT = "weight"
@@ -384,6 +387,37 @@ class CachedDataset:
             return Ok(ManifestUpdateReport(entries))
         path, message = failure
         return Err(ManifestUpdateError(path, message, entries))
+
+    @overload
+    def to_torch_map_dataset(self, *, transform: None = None, native_num_workers: int = 1) -> MapDataset[CachedSample]: ...
+    @overload
+    def to_torch_map_dataset(self, *, transform: Callable[[CachedSample], T], native_num_workers: int = 1) -> MapDataset[T]: ...
+
+    def to_torch_map_dataset(
+        self, *, transform: Callable[[CachedSample], Any] | None = None, native_num_workers: int = 1
+    ) -> MapDataset[Any]:
+        """Make a map-style dataset of the active table: row numbers in, samples out, a whole batch in one native call.
+
+        It is a snapshot: later `update_metadata` calls do not change it, and it neither uses nor moves the place in the stream.
+        PyTorch's own `DataLoader` takes it with any sampler, batch sampler and start method; PyTorch need not be installed. The
+        samplers of `dataset_rt.samplers` choose rows by weight, class or length.
+
+        Args:
+            transform: Applied to each sample where it is read. For loading processes that are spawned it must be picklable.
+            native_num_workers: Threads of each process that reads a copy of it, at least 1. This process uses its runtime's.
+
+        Returns:
+            The dataset, with as many items as the table has rows.
+
+        Raises:
+            TypeError: `transform` cannot be called, or the number is not an integer.
+            InvalidInputError: The number is below 1 (also a ValueError), or the dataset is closed.
+
+        Source: docs/guides/map-style.md.
+        """
+        from dataset_rt._map_dataset import MapDataset
+
+        return MapDataset._create(self, transform, native_num_workers)
 
     def samples_metadata(self) -> pl.DataFrame:
         """Return the active table: an older name of `get_metadata`.

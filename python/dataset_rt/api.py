@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from dataset_rt._dataset import (
         CachedDataset,
     )
+    from dataset_rt._map_dataset import (
+        MapDataset,
+    )
     from dataset_rt._migration import (
         AbsentManifestTarget,
         Err,
@@ -69,6 +72,13 @@ if TYPE_CHECKING:
         StoredColumnsIgnoredWarning,
         UnsupportedVersionError,
     )
+    from dataset_rt.samplers import (
+        ClassBalancedSampler,
+        LengthBucketBatchSampler,
+        PermutationSampler,
+        Sampler,
+        WeightedSampler,
+    )
 
 _HOMES = {
     "_config": (
@@ -83,6 +93,7 @@ _HOMES = {
         "WriterProfilerConfig",
     ),
     "_dataset": ("CachedDataset",),
+    "_map_dataset": ("MapDataset",),
     "_migration": (
         "AbsentManifestTarget",
         "Err",
@@ -103,6 +114,7 @@ _HOMES = {
     "_runtime": ("DatasetRuntime",),
     "_sample": ("CachedSample",),
     "_source": ("BytesLike", "CacheInput", "CacheSource", "Metadata", "MetadataValue"),
+    "samplers": ("ClassBalancedSampler", "LengthBucketBatchSampler", "PermutationSampler", "Sampler", "WeightedSampler"),
     "exceptions": (
         "CacheExistsError",
         "CacheNotFoundError",
@@ -139,6 +151,7 @@ __all__ = [
     "CacheWriteSuccess",
     "CachedDataset",
     "CachedSample",
+    "ClassBalancedSampler",
     "CompressionAlgo",
     "CorruptCacheError",
     "DatasetRTError",
@@ -147,22 +160,27 @@ __all__ = [
     "ForkedProcessError",
     "InternalError",
     "InvalidInputError",
+    "LengthBucketBatchSampler",
     "ManifestUpdateEntry",
     "ManifestUpdateError",
     "ManifestUpdateReport",
+    "MapDataset",
     "Metadata",
     "MetadataValue",
     "Ok",
+    "PermutationSampler",
     "ReaderConfig",
     "ReaderProfilerConfig",
     "Result",
     "SampleIndexError",
+    "Sampler",
     "ShardCompression",
     "SourceError",
     "StateMismatchError",
     "StorageError",
     "StoredColumnsIgnoredWarning",
     "UnsupportedVersionError",
+    "WeightedSampler",
     "WriterConfig",
     "WriterProfilerConfig",
 ]

@@ -160,6 +160,11 @@ impl PyDataset {
         {
             return Ok(frame.bind(py).clone());
         }
+        self.stored_metadata(py)
+    }
+
+    /// The stored metadata, whatever table is active.
+    fn stored_metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let frame = py.detach(|| self.dataset.stored_metadata()).map_err(|error| from_read(&error))?;
         frame::to_python(py, frame)
     }

@@ -4,6 +4,7 @@ mod dataset;
 mod error;
 mod frame;
 mod iter;
+mod orders;
 mod portion;
 mod profile;
 mod pull;
@@ -21,6 +22,8 @@ mod _native {
     use crate::error::error_kinds;
     #[pymodule_export]
     use crate::iter::PySampleIterator;
+    #[pymodule_export]
+    use crate::orders::{PyBalancedPlan, PyMixture, PyWeightedOrder};
     #[pymodule_export]
     use crate::profile::{PyReadProfile, PyWriteProfile};
     #[pymodule_export]

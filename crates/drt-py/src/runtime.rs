@@ -20,7 +20,7 @@ use crate::view::{PyTableView, order_named};
 /// The fixed pool of threads behind a `DatasetRuntime`.
 #[pyclass(name = "Runtime", module = "dataset_rt._native", frozen)]
 pub(crate) struct PyRuntime {
-    pool: Arc<WorkerPool>,
+    pub(crate) pool: Arc<WorkerPool>,
 }
 
 fn io_mode(io: &str) -> PyResult<IoMode> {

@@ -12,7 +12,9 @@ use pyo3::types::PyList;
 use crate::dataset::build_samples;
 use crate::error::{INVALID_CONFIG, from_read, from_sampler, raise};
 use crate::iter::PySampleIterator;
+use crate::orders::{PyWeightedOrder, check_positions};
 use crate::portion::wait;
+use crate::runtime::PyRuntime;
 use crate::sample::SampleBuilder;
 
 /// A table as it was at one moment: the rows of a `Dataset`, or of a file that another process saved.
@@ -63,6 +65,13 @@ impl PyTableView {
         self.view.table().is_weighted()
     }
 
+    /// What `Dataset.metadata` gave back when the view was taken; None for the stored metadata.
+    #[getter]
+    fn original<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        let original = self.view.table().attachment()?.downcast_ref::<Py<PyAny>>()?;
+        Some(original.bind(py).clone())
+    }
+
     /// Read rows by their number, in the order asked for.
     fn read<'py>(&self, py: Python<'py>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let rows = row_numbers(rows)?;
@@ -75,6 +84,17 @@ impl PyTableView {
     fn subset(&self, py: Python<'_>, start: u64, stop: u64, permute: Option<u64>) -> PyResult<Self> {
         let part = py.detach(|| self.view.subset(start..stop, permute)).map_err(|error| from_read(&error))?;
         Ok(Self::new(part, Arc::clone(&self.builder)))
+    }
+
+    /// The same rows, read by the threads of another runtime.
+    fn on(&self, runtime: &PyRuntime) -> Self {
+        Self::new(self.view.on(Arc::clone(&runtime.pool)), Arc::clone(&self.builder))
+    }
+
+    /// The rows by weight, without replacement.
+    fn weighted_order(&self, py: Python<'_>, seed: u64) -> PyResult<PyWeightedOrder> {
+        let table = self.view.table();
+        PyWeightedOrder::make(py, || (0..table.num_rows()).map(|row| table.weight(row)).collect(), seed)
     }
 
     /// How rows are drawn in an order.
@@ -172,9 +192,7 @@ impl PyPlan {
 
     /// The rows at `count` positions from `start` on.
     fn rows<'py>(&self, py: Python<'py>, start: u64, count: usize) -> PyResult<Bound<'py, PyList>> {
-        if start.checked_add(count as u64).is_none() {
-            return Err(PyOverflowError::new_err("positions end at 2**64"));
-        }
+        check_positions(start, count)?;
         let rows = py.detach(|| {
             let mut rows = vec![0; count];
             self.0.fill(start, &mut rows);

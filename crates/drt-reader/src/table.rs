@@ -236,6 +236,18 @@ impl ActiveTable {
         })
     }
 
+    /// The weight of a row: 1 when all weights are equal.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn weight(&self, row: u64) -> f64 {
+        assert!(row < self.num_rows, "row {row} of {}", self.num_rows);
+        match &self.weights {
+            RowWeights::Equal => 1.0,
+            RowWeights::Given { values, .. } => values.get(row as usize),
+        }
+    }
+
     /// SHA-256 over what draws by weight depend on; `None` when the weights are equal. Computed once.
     ///
     /// # Errors

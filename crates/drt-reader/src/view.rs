@@ -81,6 +81,12 @@ impl TableView {
         &self.table
     }
 
+    /// The same rows, read by other threads.
+    #[must_use]
+    pub fn on(&self, pool: Arc<WorkerPool>) -> Self {
+        Self { pool, ..self.clone() }
+    }
+
     /// Some of the rows: those at `range`, or at `range` of the table's permutation with a seed (its first epoch).
     ///
     /// # Errors
