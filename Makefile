@@ -58,6 +58,8 @@ bootstrap: .venv/ready ## Make .venv with everything that building, testing and 
 	  "$(UV)" venv --python "$$(find_python 3.11 3.13 3.12 || command -v python3)" .venv; \
 	fi
 	"$(UV)" pip install --python $(PYTHON) -r pyproject.toml --extra test --extra lint 'maturin>=1.14,<2'
+	@"$(UV)" pip install --compile-bytecode --python $(PYTHON) -r pyproject.toml --extra torch || \
+	  if [ -n "$${DRT_NEED_TORCH:-}" ]; then exit 1; else echo "no PyTorch: its tests will be skipped" >&2; fi
 	@touch $@
 
 $(CACHE)/uv/bin/uv:
@@ -72,7 +74,9 @@ build: .venv/ready ## Compile the native module (release) into .venv
 .PHONY: demo
 demo: build ## Run the examples
 	@folder="$$(mktemp -d)"; trap 'rm -rf "$$folder"' EXIT; \
-	for example in quickstart digits; do \
+	examples="quickstart digits"; \
+	if $(PYTHON) -c 'import torch' 2>/dev/null; then examples="$$examples torch_training torch_distributed"; fi; \
+	for example in $$examples; do \
 	  echo "== examples/$$example.py"; \
 	  $(PYTHON) examples/$$example.py "$$folder"; \
 	done

@@ -44,12 +44,14 @@ IMPORT_CODE = "import time; t = time.perf_counter(); import dataset_rt; print(ti
 class Competitor:
     """A worker process and the way to ask it."""
 
+    program = "worker.py"
+
     def __init__(self, name: str, python: str, role: str) -> None:
         self.name, self.python, self.role = name, python, role
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> Competitor:
-        command = [self.python, str(HERE / "worker.py"), self.role]
+        command = [self.python, str(HERE / self.program), self.role]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._answer()
         return self
@@ -73,7 +75,7 @@ class Competitor:
     @contextmanager
     def fresh(self) -> Iterator[Competitor]:
         """The same competitor in a new process that ends with the block."""
-        other = Competitor(self.name, self.python, self.role).start()
+        other = type(self)(self.name, self.python, self.role).start()
         try:
             yield other
         finally:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, overload
 
 from dataset_rt._origin import Origin, origin_of
 from dataset_rt.exceptions import InvalidInputError, SampleIndexError, StoredColumnsIgnoredWarning
 
 if TYPE_CHECKING:
+    from multiprocessing.context import BaseContext
+
     import polars as pl
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
     from dataset_rt._config import ReaderConfig
     from dataset_rt._export import Contents
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from dataset_rt._profile import ReadProfile
     from dataset_rt._runtime import DatasetRuntime
     from dataset_rt._sample import CachedSample
+    from dataset_rt._torch.loader import DatasetLoader
+    from dataset_rt._torch.options import LoaderOptions
 
 T = TypeVar("T")
 
@@ -45,6 +49,7 @@ class CachedDataset:
     _origins: list[Origin]
     _reader_config: ReaderConfig
     _profile: ReadProfile | None
+    _table_edits: int = 0
 
     def __init__(self) -> None:
         """Refuse: a dataset needs a runtime.
@@ -313,6 +318,7 @@ class CachedDataset:
         if ignored:
             _warn_of_ignored_columns(columns, ignored)
         native.activate(table)
+        self._table_edits += 1
 
     def dump_config(self, path: str | Path) -> Path:
         """Save configuration, paths, active table and epoch length, so that any process can make this dataset again.
@@ -419,6 +425,158 @@ class CachedDataset:
 
         return MapDataset._create(self, transform, native_num_workers)
 
+    def to_torch_iterable_dataset(self) -> SizedTorchIterableDataset:
+        """Make a `torch.utils.data.IterableDataset` of this dataset, for loading in the training process.
+
+        Iterating it is iterating the dataset: each pass takes the next window of the stream, and its length is the dataset's, now
+        and later. Nothing is decoded. It refuses to work in a loading process, where every process would yield everything, and it
+        cannot be pickled; `to_torch_dataloader` divides samples over processes.
+
+        Returns:
+            The dataset for `DataLoader(..., num_workers=0)`.
+
+        Raises:
+            ImportError: PyTorch is not installed.
+        """
+        from dataset_rt._torch import require_torch
+
+        require_torch()
+        from dataset_rt._torch.data import DatasetView
+
+        return DatasetView(self)
+
+    @overload
+    def to_torch_dataloader(
+        self,
+        *,
+        sample_transform_fn: Callable[[CachedSample], T],
+        collate_fn: Callable[[list[T]], Any],
+        **options: Unpack[LoaderOptions],
+    ) -> DatasetLoader[CachedSample | T]: ...
+    @overload
+    def to_torch_dataloader(
+        self,
+        *,
+        sample_transform_fn: None = None,
+        collate_fn: Callable[[list[CachedSample]], Any],
+        **options: Unpack[LoaderOptions],
+    ) -> DatasetLoader[CachedSample]: ...
+    @overload
+    def to_torch_dataloader(
+        self,
+        *,
+        sample_transform_fn: Callable[[CachedSample], T] | None = None,
+        collate_fn: None = None,
+        **options: Unpack[LoaderOptions],
+    ) -> DatasetLoader[CachedSample | T]: ...
+
+    def to_torch_dataloader(
+        self,
+        *,
+        shuffle: bool = True,
+        seed: int | Literal["random"] = "random",
+        samples_per_epoch: int | None = None,
+        worker_partition: Literal["split", "replicate"] | None = None,
+        work_dir: str | Path | None = None,
+        batch_size: int = 1,
+        num_workers: int | Literal["auto"] = "auto",
+        sample_transform_fn: Callable[[CachedSample], Any] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        drop_last: bool = False,
+        pin_memory: bool = False,
+        timeout: float = 0,
+        native_num_workers: int | Literal["auto"] = "auto",
+        multiprocessing_context: Literal["inherit", "fork", "spawn", "forkserver"] | BaseContext = "spawn",
+        worker_init_fn: Callable[[int], None] | None = None,
+        prefetch_factor: int | Literal["auto"] = "auto",
+        persistent_workers: bool | Literal["auto"] = "auto",
+        verbose: bool = True,
+        dataloader_kwargs: Mapping[str, Any] | None = None,
+    ) -> DatasetLoader[Any]:
+        """Make a `torch.utils.data.DataLoader` of finite passes over this dataset, for any number of processes.
+
+        The loader is a snapshot: table, length, `prefetch_size`, `validate_cache` and `io` are taken now, and the dataset's place
+        in its stream is neither used nor moved. After `update_metadata` the next pass warns; `loader.refresh(dataset)` hands the
+        new table to the loader and to its living processes. The dataset's own `shuffle` and `seed` are not used either: say here
+        what the loader shall do.
+
+        *How many.* `samples_per_epoch` samples a pass over all ranks, before batching. Of R ranks each gets ceil(N/R), and with
+        `drop_last` B·floor(N/(R·B)); rank 0 warns when that repeats or drops samples. `len(loader)`, in batches, is exact and the
+        same on all ranks. Each loading process gets whole batches, the last one that has work also the rest.
+
+        *Which.* With `"replicate"` every consumer (loading process, or training process that loads itself) has the whole table;
+        with `"split"` the rows are divided over ranks, then over their processes. Shuffled, a consumer draws its rows by weight,
+        with replacement, with a seed of its own; a split is made in one permutation for all. In table order, rows come
+        cyclically. No row is left out for ever: what a pass does not reach, a later one does.
+
+        *Pass after pass* the stream goes on: in this process behind the last batch delivered, in persistent processes behind the
+        last one they made. Processes that are not persistent begin anew in each pass and repeat it, and a warning says so.
+
+        Numbers that transforms draw themselves are torch's matter: it seeds each loading process from its `base_seed`.
+
+        Args:
+            shuffle: Draw rows by weight; otherwise they come in table order.
+            seed: 0 to 2**64 - 1, with `shuffle` alone. `"random"`: chosen once, now, and the same on all ranks.
+            samples_per_epoch: 1 to 2**53; None for `len(self)`. With more than the table has, rows repeat.
+            worker_partition: None for `"replicate"` when shuffled, otherwise `"split"`.
+            work_dir: An existing folder, in which a sub-folder with an export of the dataset and the loader's files stays. None:
+                a temporary folder, only with loading processes, which goes away with the loader.
+            batch_size: Samples of a batch, at least 1.
+            num_workers: Loading processes of each rank. `"auto"`: this rank's share of the processors less one, up to 4.
+            sample_transform_fn: Applied to each sample. For loading processes it must be picklable, with any start method.
+            collate_fn: Gets a list of samples, or of what the transform made of them, also when it is one. None: torch's own.
+            drop_last: Drop incomplete batches.
+            pin_memory: As torch's.
+            timeout: Seconds that torch waits for a batch of a loading process; 0 for ever.
+            native_num_workers: Native threads of each consumer. `"auto"`: its share of the processors, 1 to 4.
+            multiprocessing_context: How loading processes start; `"inherit"` is Python's default.
+            worker_init_fn: Called in each loading process with its number, when the caches are open.
+            prefetch_factor: Batches that each loading process has ready. `"auto"`: 2.
+            persistent_workers: Whether loading processes live on between passes. `"auto"`: yes.
+            verbose: Log, on `dataset_rt.loader` at level INFO, what was resolved, and when consumers start and begin a pass; to
+                standard error where logging is not set up.
+            dataloader_kwargs: More options of torch's DataLoader.
+
+        Returns:
+            The loader, a `DataLoader` with a method `refresh`.
+
+        Raises:
+            ImportError: PyTorch is not installed.
+            InvalidInputError: An argument or a combination of them cannot be (also a ValueError); types are exact.
+            CacheNotFoundError: There is no folder `work_dir`, or a cache is no longer where it was opened.
+            TypeError: A function cannot be pickled for loading processes, or torch does not know an option.
+            StorageError: The folder could not be written.
+
+        Source: docs/explanation/loading.md.
+        """
+        from dataset_rt._torch import require_torch
+
+        require_torch()
+        from dataset_rt._torch.loader import build
+
+        return build(
+            self,
+            shuffle=shuffle,
+            seed=seed,
+            samples_per_epoch=samples_per_epoch,
+            worker_partition=worker_partition,
+            work_dir=work_dir,
+            batch_size=batch_size,
+            num_workers=num_workers,
+            sample_transform_fn=sample_transform_fn,
+            collate_fn=collate_fn,
+            drop_last=drop_last,
+            pin_memory=pin_memory,
+            timeout=timeout,
+            native_num_workers=native_num_workers,
+            multiprocessing_context=multiprocessing_context,
+            worker_init_fn=worker_init_fn,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            verbose=verbose,
+            dataloader_kwargs=dataloader_kwargs,
+        )
+
     def samples_metadata(self) -> pl.DataFrame:
         """Return the active table: an older name of `get_metadata`.
 
@@ -441,6 +599,18 @@ class CachedDataset:
             InvalidInputError: It was refused; the dataset is as it was.
         """
         self.update_metadata(metadata)
+
+
+class SizedTorchIterableDataset(Protocol):
+    """What `CachedDataset.to_torch_iterable_dataset` gives: a torch `IterableDataset` that knows its length."""
+
+    def __iter__(self) -> Iterator[CachedSample]:
+        """Yield the samples of the dataset's next window."""
+        ...
+
+    def __len__(self) -> int:
+        """Samples of a pass, as the dataset has it now."""
+        ...
 
 
 class _ActiveFrame:
@@ -544,4 +714,4 @@ def _refuse(reason: str) -> NoReturn:
     raise InvalidInputError(f"the metadata table was not accepted: {reason}", kind="invalid-table")
 
 
-CachedDataset.__module__ = "dataset_rt.api"
+CachedDataset.__module__ = SizedTorchIterableDataset.__module__ = "dataset_rt.api"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from dataset_rt._dataset import (
         CachedDataset,
+        SizedTorchIterableDataset,
     )
     from dataset_rt._map_dataset import (
         MapDataset,
@@ -92,7 +93,7 @@ _HOMES = {
         "WriterConfig",
         "WriterProfilerConfig",
     ),
-    "_dataset": ("CachedDataset",),
+    "_dataset": ("CachedDataset", "SizedTorchIterableDataset"),
     "_map_dataset": ("MapDataset",),
     "_migration": (
         "AbsentManifestTarget",
@@ -175,6 +176,7 @@ __all__ = [
     "SampleIndexError",
     "Sampler",
     "ShardCompression",
+    "SizedTorchIterableDataset",
     "SourceError",
     "StateMismatchError",
     "StorageError",

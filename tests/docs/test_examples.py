@@ -57,3 +57,18 @@ def test_digits_are_drawn_evenly_and_learned(tmp_path: Path) -> None:
     assert all(220 < count < 380 for count in draws["balanced"]), output
     assert accuracy["balanced"] > 0.9, output
     assert accuracy["balanced"] > accuracy["uneven"], output
+
+
+def test_a_network_is_trained_on_digits(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="the example takes scikit-learn's digits")
+    pytest.importorskip("torch", reason="the example trains with PyTorch")
+    output = run_example("torch_training.py", tmp_path)
+    accuracy = [float(value) for value in re.findall(r"epoch \d: accuracy ([\d.]+) on 360 ", output)]
+    assert len(accuracy) == 6, output
+    assert accuracy[-1] > 0.9, output
+
+
+def test_two_ranks_share_the_numbers(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the example has a process group of PyTorch")
+    output = run_example("torch_distributed.py", tmp_path)
+    assert output.splitlines() == [f"epoch {epoch}: 6 batches on each rank, the numbers add up to 500500" for epoch in (0, 1)]

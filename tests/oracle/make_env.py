@@ -29,10 +29,10 @@ class OracleUnavailable(RuntimeError):
     """The environment could not be built; the text holds the tool's last lines."""
 
 
-def env_dir() -> Path:
-    """Folder of the environment, whether it exists or not."""
+def env_dir(torch: bool = False) -> Path:
+    """Folder of the environment, with or without PyTorch, whether it exists or not."""
     cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache_home) / "dataset-rt" / f"oracle-{VERSION}"
+    return Path(cache_home) / "dataset-rt" / f"oracle-{VERSION}{'-torch' if torch else ''}"
 
 
 def interpreter(folder: Path) -> Path:
@@ -40,10 +40,10 @@ def interpreter(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def is_ready(folder: Path) -> bool:
-    """True when the environment was finished for the requirements above and its interpreter still runs."""
+def is_ready(folder: Path, requirements: tuple[str, ...]) -> bool:
+    """True when the environment was finished for these requirements and its interpreter still runs."""
     marker = folder / READY_FILE
-    if not marker.is_file() or marker.read_text().split() != list(REQUIREMENTS):
+    if not marker.is_file() or marker.read_text().split() != list(requirements):
         return False
     try:
         probe = subprocess.run(
@@ -60,31 +60,35 @@ def _run(command: list[str]) -> None:
         raise OracleUnavailable(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}")
 
 
-def build(folder: Path) -> None:
+def build(folder: Path, requirements: tuple[str, ...]) -> None:
     """Create the environment in `folder`, which must not exist."""
     uv = shutil.which("uv")
     if uv:
         _run([uv, "venv", "--python", sys.executable, str(folder)])
-        _run([uv, "pip", "install", "--python", str(interpreter(folder)), *REQUIREMENTS])
+        _run([uv, "pip", "install", "--python", str(interpreter(folder)), *requirements])
     else:
         _run([sys.executable, "-m", "venv", str(folder)])
-        _run([str(interpreter(folder)), "-m", "pip", "install", "--quiet", *REQUIREMENTS])
-    (folder / READY_FILE).write_text("\n".join(REQUIREMENTS))
+        _run([str(interpreter(folder)), "-m", "pip", "install", "--quiet", *requirements])
+    (folder / READY_FILE).write_text("\n".join(requirements))
 
 
-def ensure_env(rebuild: bool = False) -> Path:
+def ensure_env(rebuild: bool = False, torch: bool = False) -> Path:
     """Return the oracle's interpreter, building its environment when there is none.
+
+    Args:
+        rebuild: Build it anew.
+        torch: With PyTorch, in an environment of its own: three gigabytes that the other tests do not need.
 
     Raises:
         OracleUnavailable: The packages could not be installed.
     """
-    folder = env_dir()
+    folder, requirements = env_dir(torch), (*REQUIREMENTS, "torch") if torch else REQUIREMENTS
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.parent / f"{folder.name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two test runs may start at the same moment
-        if rebuild or not is_ready(folder):
+        if rebuild or not is_ready(folder, requirements):
             shutil.rmtree(folder, ignore_errors=True)
-            build(folder)
+            build(folder, requirements)
     return interpreter(folder)
 
 

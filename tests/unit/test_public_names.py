@@ -20,7 +20,8 @@ pytestmark = pytest.mark.quick
 NAMES = [
     "CacheInput", "CacheSource", "CachedDataset", "CachedSample", "CacheSourcesDatasetError",
     "CacheSourcesDatasetResult", "CacheSourcesDatasetSuccess", "CacheWriteError", "CacheWriteResult",
-    "CacheWriteSuccess", "DatasetRuntime", "ReaderConfig", "ShardCompression", "WriterConfig", "WriterProfilerConfig",
+    "CacheWriteSuccess", "DatasetRuntime", "ReaderConfig", "ShardCompression", "SizedTorchIterableDataset", "WriterConfig",
+    "WriterProfilerConfig",
 ]  # fmt: skip
 RESULTS = {
     "CacheInput": ("data", "metadata"),

@@ -1,0 +1,236 @@
+"""The datasets that torch's DataLoader sees, and what runs in its loading processes."""
+
+# Torch has types in parts only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import os
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from operator import is_
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from torch._utils import ExceptionWrapper
+from torch.utils.data import IterableDataset, get_worker_info
+
+from dataset_rt._sample import CachedSample
+from dataset_rt._torch.artifacts import Folder
+from dataset_rt._torch.consumer import Batch, Consumer, Edition, Reading
+from dataset_rt._torch.stream import Stream
+from dataset_rt.exceptions import ForkedProcessError
+
+if TYPE_CHECKING:
+    from dataset_rt._dataset import CachedDataset
+    from dataset_rt._native import TableView
+
+
+class DatasetView(IterableDataset[CachedSample]):
+    """A dataset as torch's DataLoader takes it, for loading in the training process: iterating takes windows of its stream."""
+
+    def __init__(self, dataset: CachedDataset) -> None:
+        self._dataset = dataset
+
+    def __iter__(self) -> Iterator[CachedSample]:
+        if get_worker_info() is not None:
+            raise ForkedProcessError(
+                "each loading process would yield the whole dataset; keep num_workers=0 here, or use to_torch_dataloader, "
+                "which divides the samples",
+                kind="forked",
+            )
+        return iter(self._dataset)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+
+class Parent:
+    """What only the training process has: the open tables that loading processes refer to, and the folder that they map.
+
+    Args:
+        folder: None when nothing is on the disk.
+    """
+
+    def __init__(self, folder: Folder | None) -> None:
+        self.token = uuid.uuid4().hex
+        self.folder = folder
+        self._views: dict[int, tuple[Edition, TableView]] = {}
+        self._streams: dict[tuple[int, int], Stream] = {}
+        _parents[self.token] = self
+
+    def add(self, edition: Edition, view: TableView) -> None:
+        """Keep an edition, and the one before it: batches of a pass that was given up may still be on their way."""
+        self._views[edition.since] = (edition, view)
+        for since in sorted(self._views)[:-2]:
+            del self._views[since]
+        known = self._views.keys() - {edition.since}
+        self._streams = {key: stream for key, stream in self._streams.items() if key[0] in known}
+
+    def read(self, since: int, worker: int, position: int, count: int) -> list[CachedSample]:
+        """The samples that a loading process read, from here."""
+        stream = self._streams.get((since, worker))
+        if stream is None:
+            edition, view = self._views[since]
+            stream = Stream(view, edition.topology.shares()[worker], shuffle=edition.topology.shuffle)
+            self._streams[since, worker] = stream
+        return stream.take_at(position, count)
+
+
+_parents: weakref.WeakValueDictionary[str, Parent] = weakref.WeakValueDictionary()
+
+
+class LoaderDataset(IterableDataset[Any]):
+    """The samples of one rank, divided over its loading processes. It is pickled without rows, weights or open files.
+
+    Args:
+        reading: How consumers open the caches.
+        edition: The table to begin with.
+        transform: Applied to each sample.
+        parent: What stays in this process.
+    """
+
+    def __init__(
+        self, reading: Reading, edition: Edition, view: TableView, transform: Callable[[CachedSample], Any] | None, parent: Parent
+    ) -> None:
+        self.reading, self.edition, self.transform, self.token = reading, edition, transform, parent.token
+        self.parent: Parent | None = parent
+        self.passes = 0
+        self._pid = os.getpid()
+        self._home: Path | None = None if parent.folder is None else parent.folder.path
+        self._consumer: Consumer | None = Consumer(reading, edition, None, None, view)
+        self.current: Batch | None = None
+        parent.add(edition, view)
+
+    def __len__(self) -> int:
+        return self.edition.topology.budget
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a loading process needs."""
+        state = self.__dict__.copy()
+        state.update(parent=None, _consumer=None, current=None, _pid=None)
+        return state
+
+    def replace(self, edition: Edition, view: TableView) -> None:
+        """Go over to another table with the next pass."""
+        assert self.parent is not None and self._consumer is not None
+        self.edition = edition
+        self.parent.add(edition, view)
+        self._consumer.switch(edition, view)
+
+    def consumer(self) -> Consumer:
+        """The consumer of this process, made at first use in a loading process."""
+        if self._consumer is None or self._pid != os.getpid():
+            info = get_worker_info()
+            assert info is not None, "pickled datasets are for loading processes"
+            self._pid, self.parent = os.getpid(), None
+            self._consumer = Consumer(self.reading, self.edition, self._home, info.id)
+            _readers[self.token] = self
+        return self._consumer
+
+    def batches(self) -> Iterator[Batch]:
+        """Begin the next pass; nothing is opened or read before the first step."""
+        number = self.passes
+        self.passes += 1
+        return self._pass(number)
+
+    def _pass(self, number: int) -> Iterator[Batch]:
+        yield from self.consumer().begin(number)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._samples(self.batches())
+
+    def _samples(self, batches: Iterator[Batch]) -> Iterator[Any]:
+        for batch in batches:
+            self.current = batch
+            if self.transform is None:
+                yield from batch.samples
+            else:
+                for sample in batch.samples:
+                    yield self.transform(sample)
+
+
+_readers: weakref.WeakValueDictionary[str, LoaderDataset] = weakref.WeakValueDictionary()
+
+
+class StartThenInit:
+    """What each loading process does first: open the caches, then whatever the caller wants done."""
+
+    def __init__(self, then: Callable[[int], None] | None) -> None:
+        self._then = then
+
+    def __call__(self, worker: int) -> None:
+        info = get_worker_info()
+        assert info is not None and isinstance(info.dataset, LoaderDataset)
+        info.dataset.consumer().start()
+        if self._then is not None:
+            self._then(worker)
+
+
+class CollateInWorker:
+    """Collate a batch in a loading process, and send payloads only if they are not simply the stored ones.
+
+    Torch's queues copy payloads several times. Where a collate function gives back the very samples that it got, in a list or a
+    tuple, the training process is told which ones they are and reads them itself, out of the same mapped files.
+    """
+
+    def __init__(self, token: str, collate: Callable[[list[Any]], Any]) -> None:
+        self._token, self.__wrapped__ = token, collate
+
+    def __call__(self, samples: list[Any]) -> Any:
+        reader = _readers.get(self._token)
+        batch = None if reader is None else reader.current
+        if reader is None or batch is None or reader.transform is not None or len(samples) != len(batch.samples):
+            return self.__wrapped__(samples)
+        metadata = [sample.metadata.copy() for sample in samples]
+        result = self.__wrapped__(samples)
+        kind = type(result)
+        if (kind is list or kind is tuple) and _are_stored(result, batch.samples, metadata):
+            info = get_worker_info()
+            assert info is not None
+            return Stored((self._token, kind, reader.consumer().edition.since, info.id, batch.position, len(batch.samples)))
+        return result
+
+
+def _are_stored(result: list[Any] | tuple[Any, ...], samples: list[CachedSample], metadata: list[dict[str, Any]]) -> bool:
+    """Are these the samples as they were read, their metadata untouched?"""
+    if len(result) != len(samples) or not all(map(is_, result, samples)):
+        return False
+    for sample, before in zip(samples, metadata, strict=True):
+        after = sample.metadata
+        if list(after) != list(before) or not all(map(is_, after.values(), before.values())):
+            return False
+    return True
+
+
+class Stored:
+    """A batch of stored samples on its way to the training process: there it becomes the samples themselves."""
+
+    def __init__(self, place: tuple[str, type, int, int, int, int]) -> None:
+        self._place = place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restore, self._place)
+
+
+class _Failure(ExceptionWrapper):
+    """An exception of this process, for torch to raise when it is the batch's turn."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(  # type: ignore[no-untyped-call]
+            (type(error), error, error.__traceback__), where="while reading a batch"
+        )
+        self._error = error
+
+    def reraise(self) -> NoReturn:
+        raise self._error
+
+
+def _restore(token: str, kind: type, *place: int) -> Any:
+    """Read a batch that a loading process refers to. An exception here would lose torch the count of its batches."""
+    try:
+        samples = _parents[token].read(*place)
+        return samples if kind is list else tuple(samples)
+    except Exception as error:
+        return _Failure(error)

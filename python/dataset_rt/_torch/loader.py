@@ -1,0 +1,320 @@
+"""The loader: checks what was asked for, puts the table where loading processes find it, and runs passes."""
+
+# Torch has types in parts only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import warnings
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch.utils.data import DataLoader, default_collate
+
+from dataset_rt._native import Runtime
+from dataset_rt._torch import distributed, options
+from dataset_rt._torch.artifacts import Folder
+from dataset_rt._torch.consumer import TABLE_FILE, Batch, Edition, Reading, edition_folder, editions, write_topology
+from dataset_rt._torch.data import CollateInWorker, LoaderDataset, Parent, StartThenInit
+from dataset_rt._torch.events import emit
+from dataset_rt._torch.partition import Topology
+from dataset_rt.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from dataset_rt._dataset import CachedDataset
+    from dataset_rt._native import TableView
+    from dataset_rt._torch.distributed import World
+    from dataset_rt._torch.options import Options
+
+
+T = TypeVar("T")
+
+
+class DatasetLoader(DataLoader[T]):
+    """A torch DataLoader over a snapshot of a dataset.
+
+    Made by `CachedDataset.to_torch_dataloader`, which says what it does. `len(loader)` is the number of batches of a pass.
+    """
+
+    _snapshot: Snapshot
+
+    def __init__(self, snapshot: Snapshot, **arguments: Any) -> None:
+        self._snapshot = snapshot
+        super().__init__(snapshot.dataset, **arguments)
+
+    def __iter__(self) -> Any:
+        """Begin a pass; where the stream goes on, and when it begins again, is said at `to_torch_dataloader`."""
+        self._snapshot.warn_if_outdated()
+        if self.num_workers:
+            passes = super().__iter__()
+            self._snapshot.dataset.passes += 1  # as each loading process has counted
+            return passes
+        if self.pin_memory:
+            return super().__iter__()
+        return _Pass(self._snapshot.dataset, self.collate_fn, len(self))
+
+    def __len__(self) -> int:
+        """Batches of a pass."""
+        return self._snapshot.dataset.edition.topology.num_batches
+
+    def refresh(self, dataset: CachedDataset) -> None:
+        """Go over to the table that the dataset has now: its rows, their order and weights.
+
+        The next pass, `iter(loader)`, reads it from the beginning of a new stream, also in loading processes that are alive; a
+        pass that has begun is finished with the old table. `len(loader)` follows the new table, as at construction, unless
+        `samples_per_epoch` was given; seeds, batch size and everything else stay. With several training processes each of them
+        calls this, in the same order, with the same table.
+
+        Args:
+            dataset: The dataset that the loader was made from, or one of the same caches.
+
+        Raises:
+            TypeError: It is not a CachedDataset.
+            InvalidInputError: It reads other caches, its length cannot be, or training processes gave different tables. The
+                loader stays as it is.
+            StorageError: The table could not be written for the loading processes; the loader stays as it is.
+        """
+        self._snapshot.refresh(dataset)
+
+
+class _Pass:
+    """One pass in the training process itself: whole batches, without torch's step per sample."""
+
+    def __init__(self, dataset: LoaderDataset, collate: Any, length: int) -> None:
+        self._dataset, self._collate, self._length = dataset, collate, length
+        self._batches: Iterator[Batch] = dataset.batches()
+
+    def __iter__(self) -> _Pass:
+        return self
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __next__(self) -> Any:
+        samples: list[Any] = next(self._batches).samples
+        if self._dataset.transform is not None:
+            samples = list(map(self._dataset.transform, samples))
+        return self._collate(samples)
+
+
+class Snapshot:
+    """The dataset as a loader has it: its table, where that is on the disk, and who reads what.
+
+    Args:
+        source: The dataset that it is made from.
+        asked: The resolved options.
+        world: The training processes.
+        seed: The loader's seed.
+    """
+
+    _source: weakref.ReferenceType[CachedDataset]
+    _edits: int
+
+    def __init__(self, source: CachedDataset, asked: Options, world: World, seed: int) -> None:
+        self.options, self.world, self.seed = asked, world, seed
+        self._watch(source)
+        config = source.reader_config
+        self._reading = Reading(
+            paths=tuple(os.path.abspath(path) for path in source.cache_paths),
+            prefetch_size=config.prefetch_size,
+            validate_cache=config.validate_cache,
+            io=config.io,
+            num_threads=asked.native_num_workers,
+            persistent=asked.persistent_workers,
+            verbose=asked.verbose,
+        )
+        self._runtime: Runtime | None = None
+        view = self._view(source)
+        topology = self._topology(view, asked.samples)
+        self.folder = Folder(asked.work_dir) if asked.num_workers or asked.work_dir is not None else None
+        try:
+            if self.folder is not None:
+                self._write(self.folder.path, source, view, topology)
+            edition = Edition(0, None if self.folder is None else self.folder.path, topology)
+            self.dataset = LoaderDataset(self._reading, edition, view, asked.sample_transform_fn, Parent(self.folder))
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Leave nothing behind: there will be no loader."""
+        if self.folder is not None:
+            self.folder.discard()
+
+    def warn_if_outdated(self) -> None:
+        """Tell once that the dataset has got another table than the loader has."""
+        source = self._source()
+        if source is not None and source._table_edits != self._edits:  # pyright: ignore[reportPrivateUsage]
+            self._edits = source._table_edits  # pyright: ignore[reportPrivateUsage]
+            warnings.warn(
+                "the dataset's table was changed, and this loader still has the one it was made with; "
+                "loader.refresh(dataset) hands the new one over",
+                stacklevel=3,
+            )
+
+    def refresh(self, source: CachedDataset) -> None:
+        """As `DatasetLoader.refresh`."""
+        from dataset_rt._dataset import CachedDataset
+
+        if not isinstance(source, CachedDataset):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"refresh takes a CachedDataset; got {type(source).__name__}")
+        paths = tuple(os.path.abspath(path) for path in source.cache_paths)
+        if paths != self._reading.paths:
+            raise InvalidInputError(
+                f"the loader reads the caches {list(self._reading.paths)}, and this dataset has {list(paths)}",
+                kind="invalid-argument",
+            )
+        samples = self.options.samples if self.options.samples_given else options.pass_length(len(source))
+        view = self._view(source)
+        topology = self._topology(view, samples)
+        self._agree(view, topology)
+        since, folder = self.dataset.passes, None
+        if self.folder is not None:
+            folder = self._publish(source, view, topology, since)
+        self._watch(source)
+        self.dataset.replace(Edition(since, folder, topology), view)
+        self.tell("loader_refreshed")
+
+    def tell(self, event: str) -> None:
+        """Log what the loader is."""
+        if not self.options.verbose:
+            return
+        asked, topology = self.options, self.dataset.edition.topology
+        emit(
+            event,
+            pid=os.getpid(),
+            rank=self.world.rank,
+            seed=self.seed if asked.shuffle else "none",
+            worker_seeds=[share.seed for share in topology.shares()],
+            num_workers=asked.num_workers,
+            native_threads_per_consumer=asked.native_num_workers,
+            partition=asked.worker_partition,
+            persistent=asked.persistent_workers,
+            prefetch_factor=asked.prefetch_factor,
+            native_prefetch=self._reading.prefetch_size,
+            samples=topology.samples,
+            samples_per_rank=topology.budget,
+            batch_size=asked.batch_size,
+            world_size=self.world.size,
+            shuffle=asked.shuffle,
+            multiprocessing_context=asked.context_name if asked.num_workers else "none",
+        )
+
+    def warn_about_budget(self) -> None:
+        """Tell, on the first rank, when padding or dropping changes the number of samples."""
+        topology = self.dataset.edition.topology
+        effective = topology.effective_samples
+        if self.world.rank == 0 and effective != topology.samples:
+            what = "drops" if effective < topology.samples else "repeats"
+            warnings.warn(
+                f"{topology.samples} samples were asked for and {effective} are delivered in each pass: the loader {what} "
+                f"{abs(effective - topology.samples)}, for equal numbers of batches on {self.world.size} rank(s)",
+                stacklevel=4,
+            )
+
+    def _watch(self, source: CachedDataset) -> None:
+        self._source = weakref.ref(source)
+        self._edits = source._table_edits  # pyright: ignore[reportPrivateUsage]
+
+    def _view(self, source: CachedDataset) -> TableView:
+        """The table that a dataset has now. Where this process loads, as many threads as were asked for read it."""
+        view = source._native.view()  # pyright: ignore[reportPrivateUsage]
+        count = self.options.native_num_workers
+        if self.options.num_workers or source._runtime.num_workers == count:  # pyright: ignore[reportPrivateUsage]
+            return view
+        self._runtime = self._runtime or Runtime(num_workers=count)
+        return view.on(self._runtime)
+
+    def _topology(self, view: TableView, samples: int) -> Topology:
+        asked = self.options
+        return Topology(
+            rows=view.num_rows,
+            samples=samples,
+            batch_size=asked.batch_size,
+            drop_last=asked.drop_last,
+            world_size=self.world.size,
+            rank=self.world.rank,
+            num_workers=asked.num_workers,
+            partition=asked.worker_partition,
+            shuffle=asked.shuffle,
+            seed=self.seed,
+        )
+
+    def _write(self, folder: Path, source: CachedDataset, view: TableView, topology: Topology) -> None:
+        if self.options.work_dir is not None:
+            source.dump_config(folder)
+        if self.options.num_workers:
+            view.save(folder / TABLE_FILE)
+            write_topology(folder, topology)
+
+    def _publish(self, source: CachedDataset, view: TableView, topology: Topology, since: int) -> Path:
+        """Make another table appear, whole, for passes from `since` on; of the earlier ones the last stays."""
+        assert self.folder is not None
+        home = self.folder.path
+        folder = edition_folder(home, since)
+        fresh = home / f"next-{secrets.token_hex(4)}"
+        fresh.mkdir()
+        try:
+            self._write(fresh, source, view, topology)
+            if folder.exists():  # nobody has begun to read it
+                shutil.rmtree(folder)
+            fresh.rename(folder)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        if not self.folder.kept:
+            for old in editions(home)[:-2]:
+                shutil.rmtree(edition_folder(home, old), ignore_errors=True)
+        return folder
+
+    def _agree(self, view: TableView, topology: Topology) -> None:
+        if self.world.size == 1:
+            return
+        mine = (*view.digests(), topology.samples)
+        if len(set(distributed.from_all(mine, self.world.size))) > 1:
+            raise InvalidInputError("training processes refreshed their loaders with different tables", kind="invalid-argument")
+
+
+def build(source: CachedDataset, **arguments: Any) -> DatasetLoader[Any]:
+    """Make a loader; `CachedDataset.to_torch_dataloader` says how."""
+    world = distributed.world()
+    asked = options.resolve(epoch_len=len(source), world_size=world.size, **arguments)
+    seed = asked.seed
+    if seed is None:
+        seed = secrets.randbits(64) if asked.shuffle else 0
+        if asked.shuffle and world.size > 1:
+            seed = distributed.from_first(seed)
+    snapshot = Snapshot(source, asked, world, seed)
+    collate: Any = default_collate if asked.collate_fn is None else asked.collate_fn
+    try:
+        loader: DatasetLoader[Any] = DatasetLoader(
+            snapshot,
+            batch_size=asked.batch_size,
+            num_workers=asked.num_workers,
+            collate_fn=CollateInWorker(snapshot.dataset.token, collate) if asked.num_workers and asked.collate_fn else collate,
+            pin_memory=asked.pin_memory,
+            drop_last=asked.drop_last,
+            timeout=asked.timeout,
+            worker_init_fn=StartThenInit(asked.worker_init_fn) if asked.num_workers else asked.worker_init_fn,
+            multiprocessing_context=asked.start_method,
+            prefetch_factor=asked.prefetch_factor,
+            persistent_workers=asked.persistent_workers,
+            **asked.dataloader_kwargs,
+        )
+    except BaseException:
+        snapshot.discard()
+        raise
+    snapshot.warn_about_budget()
+    if asked.num_workers and not asked.persistent_workers:
+        warnings.warn(
+            "persistent_workers=False starts the stream anew in each pass, so that every pass yields the same samples; "
+            'with "auto" or True it goes on',
+            stacklevel=3,
+        )
+    snapshot.tell("loader_ready")
+    return loader

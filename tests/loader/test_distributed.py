@@ -1,0 +1,113 @@
+"""Loaders of several training processes, in a real process group."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'dataset-rt[torch]'")
+
+from support import drt, sources
+from support.child import run_program
+
+pytestmark = [
+    pytest.mark.ours,
+    pytest.mark.skipif(sys.platform != "linux" or not torch.distributed.is_available(), reason="needs fork and a gloo group"),
+]
+
+RANKS = """
+import json, pathlib, sys, warnings
+import torch
+import torch.distributed as dist
+from support import drt, loading
+
+path, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+
+def train(rank):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
+    said = {}
+    dataset = drt.open_dataset(path)
+    options = {"batch_size": 8, "num_workers": 2, "multiprocessing_context": "fork", "verbose": False}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        batches = dataset.to_torch_dataloader(shuffle=False, collate_fn=loading.numbers, **options)
+    said["warnings"] = len([each for each in caught if "1002" in str(each.message)])
+    said["length"], said["passes"] = len(batches), []
+    for _ in range(3):
+        said["passes"].append(list(batches))
+        dist.barrier()
+
+    shuffled = [dataset.to_torch_dataloader(seed="random", collate_fn=loading.numbers, batch_size=8, worker_partition="split",
+                                            num_workers=0, verbose=False) for _ in range(2)]
+    said["seeds"] = [one.dataset.edition.topology.seed for one in shuffled]
+    said["split"] = loading.flat(shuffled[0])
+
+    table = dataset.get_metadata()
+    dataset.update_metadata(table[:20])
+    batches.refresh(dataset)
+    said["refreshed"], said["refreshed_length"] = list(batches), len(batches)
+
+    dataset.update_metadata(table[: 10 + rank])
+    try:
+        batches.refresh(dataset)
+    except ValueError as error:
+        said["refused"] = str(error)
+    said["after"] = list(batches)
+    dist.barrier()
+    (folder / f"rank{rank}.json").write_text(json.dumps(said))
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    torch.multiprocessing.start_processes(train, nprocs=2, start_method="fork")
+"""
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What two ranks say about their loaders over 1001 rows."""
+    folder = tmp_path_factory.mktemp("ranks")
+    path = drt.write(folder / "caches", "mini", sources.mini(1001))
+    done = run_program(folder / "program.py", RANKS, str(path), str(folder))
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+def test_ranks_see_equal_numbers_of_batches_in_each_pass(ranks: list[dict[str, Any]]) -> None:
+    assert [rank["length"] for rank in ranks] == [63, 63]
+    assert [[len(each) for each in rank["passes"]] for rank in ranks] == [[63] * 3] * 2
+
+
+def test_a_pass_of_all_ranks_is_the_table_and_its_padding(ranks: list[dict[str, Any]]) -> None:
+    for number in range(3):
+        drawn = [sorted(value for batch in rank["passes"][number] for value in batch) for rank in ranks]
+        assert drawn == [list(range(501)), [0, *range(501, 1001)]]
+
+
+def test_padding_is_told_by_the_first_rank_alone(ranks: list[dict[str, Any]]) -> None:
+    assert [rank["warnings"] for rank in ranks] == [1, 0]
+
+
+def test_random_seeds_are_agreed_upon(ranks: list[dict[str, Any]]) -> None:
+    assert ranks[0]["seeds"] == ranks[1]["seeds"]
+    assert len(set(ranks[0]["seeds"])) == 2
+
+
+def test_a_shuffled_split_gives_ranks_different_rows(ranks: list[dict[str, Any]]) -> None:
+    assert set(ranks[0]["split"]).isdisjoint(ranks[1]["split"])
+
+
+def test_refreshing_reaches_all_ranks(ranks: list[dict[str, Any]]) -> None:
+    assert [rank["refreshed_length"] for rank in ranks] == [2, 2]
+    assert [sorted(value for batch in rank["refreshed"] for value in batch) for rank in ranks] == [
+        list(range(10)),
+        list(range(10, 20)),
+    ]
+
+
+def test_different_tables_are_refused_on_every_rank_and_the_old_one_stays(ranks: list[dict[str, Any]]) -> None:
+    for rank in ranks:
+        assert "different tables" in rank["refused"]
+        assert sorted(map(tuple, rank["after"])) == sorted(map(tuple, rank["refreshed"]))
