@@ -257,7 +257,6 @@ def test_a_process_killed_during_rebuilds_leaves_the_old_cache_or_the_new_one(ba
         assert found in (number, number + 1)
         assert payloads(base) == {b"%d" % found} and len(subject.open_dataset(base / "a")) == 60
         number = found + 1
-    assert number > 12
     reuse(base, Printed("last"), on_stale="rebuild")
     assert payloads(base) == {b"last"} and subject.leftovers(base) == []
 
