@@ -233,6 +233,9 @@ impl CacheWriter {
     /// # Panics
     /// Before [`fix_schema`](Self::fix_schema) or a first `push`.
     pub fn push_values(&mut self, payload: Payload<'_>, values: &[MetadataValue<'_>]) -> Result<(), WriteError> {
+        if !self.config.profile().is_on() {
+            return self.push_row(payload, values);
+        }
         let began = self.config.profile().start();
         let outcome = self.push_row(payload, values);
         self.config.profile().stop(began, Stage::MetadataValidate, 1, 0);
