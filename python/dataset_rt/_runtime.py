@@ -268,7 +268,7 @@ class DatasetRuntime:
         progress = Progress(num_sources=len(jobs), show=config.show_progress)
         results: list[CacheWriteResult] = []
         for position, job in enumerate(jobs):
-            measured = None if profile is None else profile.measure(position, job[1])
+            measured = None if profile is None else profile.measure(position, job.name)
             results.append(write_one(self._native, job, base, options, progress, profile=measured))
         return results
 

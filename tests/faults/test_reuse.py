@@ -262,26 +262,18 @@ def test_a_process_killed_during_rebuilds_leaves_the_old_cache_or_the_new_one(ba
 
 
 def test_a_dataset_that_is_opened_during_rebuilds_is_of_one_of_them(base: Path) -> None:
-    subject.write_results(base, Printed("0", rows=50), max_shard_bytes=100)
-    ended, failures = threading.Event(), []
-
-    def rebuild() -> None:
-        try:
-            for number in range(1, 20):
-                outcome = reuse(base, Printed(str(number % 10), rows=50 + number), on_stale="rebuild", max_shard_bytes=100)
-                failures.extend(each for each in outcome.results if isinstance(each, drt.CacheWriteError))
-        finally:
-            ended.set()
-
-    thread = threading.Thread(target=rebuild)
-    thread.start()
-    opened = 0
-    while not ended.is_set():
-        dataset = subject.open_dataset(base / "a", validate=True)
-        assert len({sample.data for sample in dataset}) == 1
-        opened += 1
-    thread.join()
-    assert failures == [] and opened > 5
+    process = start_script(REBUILDING, {"base": str(base), "rows": 50, "first": 0})
+    try:
+        assert read_report(process) == 0
+        runtime, seen = subject.runtime(), set[bytes]()
+        while len(seen) < 10:
+            dataset = runtime.cached_dataset([base / "a"], reader_config=subject.reader_config())
+            (payload,) = {sample.data for sample in dataset}
+            seen.add(payload)
+    finally:
+        process.kill()
+        _, err = process.communicate(timeout=HANG_SECONDS)
+    assert err == ""
 
 
 # two writers of one name ------------------------------------------------------------------------------------------------------
