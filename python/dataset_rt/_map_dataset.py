@@ -9,7 +9,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar
 
 from dataset_rt._native import Runtime
 from dataset_rt.exceptions import InvalidInputError, SampleIndexError
@@ -27,9 +27,9 @@ T_co = TypeVar("T_co", covariant=True)
 class MapDataset(Generic[T_co]):
     """A table as it was at one moment, as a map-style dataset: row numbers in, samples out.
 
-    Made by `CachedDataset.to_torch_map_dataset`. It goes wherever PyTorch takes a map-style dataset, with any sampler, and needs no
-    torch itself. Threads and processes may share it: pickled, it is a handle of some hundred bytes, and whoever unpickles it maps
-    the table and the caches. A forked child reads with a runtime of its own.
+    Made by `CachedDataset.to_torch_map_dataset`. It goes wherever PyTorch takes a map-style dataset, with any sampler, and needs
+    no torch itself. Threads and processes may share it: pickled, it is a handle of some hundred bytes, and whoever unpickles it
+    maps the table and the caches. A forked child reads with a runtime of its own.
 
     The first pickling saves the table in a temporary folder, 4 to 24 bytes a row. The folder goes away with the last copy in the
     process that saved it, and with that process at the latest, whatever happens to others; only when it is killed itself does it
@@ -158,11 +158,11 @@ class MapDataset(Generic[T_co]):
             assert self._table is not None, "what came from a pickle has a file"
             if not self._table.path.exists():
                 raise InvalidInputError(
-                    "the process that pickled this dataset has ended, or let go of it, before it was read from here; keep it alive",
+                    "the process that pickled this dataset ended, or let go of it, before it was read from here; keep it alive",
                     kind="closed",
                     path=self._table.path,
                 )
-            view = runtime.open_view(list(self._paths), self._table.path, **self._options)
+            view = runtime.open_view([*map(Path, self._paths)], self._table.path, **self._options)
         self._opened = (process, view)
         return view
 
@@ -171,26 +171,18 @@ class MapDataset(Generic[T_co]):
         if table is None:
             # One file, whichever thread is first.
             table = vars(self).setdefault("_table", _TableFile.save(self._view))
-        return _restore, (type(self), self._num_rows, self._threads, self._transform, self._paths, self._options, str(table.path))
+        state = {name: value for name, value in vars(self).items() if name not in {"_table", "_opened", "_source"}}
+        return _restore, (type(self), state, str(table.path))
 
     def __repr__(self) -> str:
         caches = "1 cache" if len(self._paths) == 1 else f"{len(self._paths)} caches"
         return f"MapDataset({caches}, {self._num_rows} rows)"
 
 
-def _restore(
-    cls: type[MapDataset[Any]],
-    num_rows: int,
-    threads: int,
-    transform: Callable[[CachedSample], Any] | None,
-    paths: list[str],
-    options: dict[str, Any],
-    table: str,
-) -> MapDataset[Any]:
+def _restore(cls: type[MapDataset[Any]], state: dict[str, Any], table: str) -> MapDataset[Any]:
     """Make a dataset again from its pickled parts. Nothing is opened before the first read."""
     made: MapDataset[Any] = cls.__new__(cls)
-    made._num_rows, made._threads, made._transform, made._paths, made._options = num_rows, threads, transform, paths, options
-    made._table, made._opened, made._source = _TableFile.at(table), None, None
+    vars(made).update(state, _table=_TableFile.at(table), _opened=None, _source=None)
     return made
 
 
@@ -201,7 +193,7 @@ class _TableFile:
         path: The file, absolute.
     """
 
-    _saved: weakref.WeakValueDictionary[str, _TableFile] = weakref.WeakValueDictionary()
+    _saved: ClassVar[weakref.WeakValueDictionary[str, _TableFile]] = weakref.WeakValueDictionary()
     _finalizer: Any = None
 
     def __init__(self, path: Path) -> None:

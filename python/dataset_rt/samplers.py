@@ -1,14 +1,14 @@
 """Samplers: which rows come next, for any loader that takes row numbers. Nothing here imports torch.
 
-A sampler goes into `DataLoader(sampler=...)`, a batch sampler into `DataLoader(batch_sampler=...)`. Each has one global order per
-epoch, which only its arguments decide. Rank r of R takes the positions r, r + R, r + 2R of it: ranks and batch sizes with one product
-see the same global batches. All ranks get equally many: the last ones begin again at the epoch's start, or, with `drop_last`, the
-rest is left out.
+A sampler goes into `DataLoader(sampler=...)`, a batch sampler into `DataLoader(batch_sampler=...)`. Each has one global order
+per epoch, which only its arguments decide. Rank r of R takes the positions r, r + R, r + 2R of it: ranks and batch sizes with
+one product see the same global batches. All ranks get equally many: the last ones begin again at the epoch's start, or, with
+`drop_last`, the rest is left out.
 
-*Epochs.* A complete pass is followed by the next epoch, with another order. `set_epoch` chooses one; a pass that was given up begins
-again. *Going on.* `state_dict` says how far the newest pass is: what was yielded counts, so with a loader that asks ahead
-(`num_workers` above 0) let torchdata's `StatefulDataLoader` keep the state, which notes it batch by batch. A state is the same on
-all ranks, and may be loaded with another number of them.
+*Epochs.* A complete pass is followed by the next epoch, with another order. `set_epoch` chooses one; a pass that was given up
+begins again. *Going on.* `state_dict` says how far the newest pass is: what was yielded counts, so with a loader that asks
+ahead (`num_workers` above 0) let torchdata's `StatefulDataLoader` keep the state, which notes it batch by batch. A state is the
+same on all ranks, and may be loaded with another number of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _AT_ONCE = 1024  # elements of a rank that are computed in one call
 
 
 class Sampler(ABC, Generic[T]):
-    """What samplers share: ranks, epochs, and how far the newest pass is. They yield row numbers, batch samplers lists of them."""
+    """What samplers share: ranks, epochs, and how far the newest pass is. They yield row numbers; batch ones, lists of them."""
 
     def __init__(self, *, seed: int, rank: int | None, world_size: int | None, drop_last: bool) -> None:
         self._seed = operator.index(seed)
@@ -121,8 +121,8 @@ class Sampler(ABC, Generic[T]):
         """Say how far the newest pass is.
 
         Returns:
-            A dict that fits into JSON, under 4 KiB whatever the data: `kind`, `epoch`, `position` (in the global order of the epoch,
-            all ranks together) and `order`, what decides the order.
+            A dict that fits into JSON, under 4 KiB whatever the data: `kind`, `epoch`, `position` (in the global order of the
+            epoch, all ranks together) and `order`, what decides the order.
         """
         newest = self._newest
         epoch, position = (self._epoch, self._position) if newest is None else (newest.epoch, newest.position)
@@ -159,7 +159,7 @@ class Sampler(ABC, Generic[T]):
 
 
 class _Pass(Iterator[T]):
-    """An iterator over a rank's part of an epoch. It takes its place at the first step: loaders make iterators that they never use.
+    """An iterator over a rank's part of an epoch. It takes its place at the first step: loaders make some that they never use.
 
     Attributes:
         epoch: Which one.
@@ -210,7 +210,7 @@ class _Pass(Iterator[T]):
 
 
 class PermutationSampler(Sampler[int]):
-    """Each row once per epoch, in an order of its own for every epoch, computed as it is needed: no memory grows with the rows."""
+    """Each row once per epoch, in another order each time, computed as it is needed: no memory grows with the rows."""
 
     def __init__(
         self,
@@ -260,9 +260,9 @@ class PermutationSampler(Sampler[int]):
 class WeightedSampler(Sampler[int]):
     """Rows as often as their weights say: drawn with replacement, or, without, the heavier ones earlier.
 
-    *With replacement* the draws are exact for up to 2**32 - 1 rows, at 12 bytes a row, and epochs are pieces of one endless sequence.
-    *Without*, each next row is drawn with a chance proportional to its weight among those that are left in the epoch (Efraimidis
-    and Spirakis, 2006). Each epoch then takes time in proportion to all rows, when it begins.
+    *With replacement* the draws are exact for up to 2**32 - 1 rows, at 12 bytes a row, and epochs are pieces of one endless
+    sequence. *Without*, each next row is drawn with a chance proportional to its weight among those that are left in the epoch
+    (Efraimidis and Spirakis, 2006). Each epoch then takes time in proportion to all rows, when it begins.
 
     Source: crates/drt-sampler/README.md.
     """
@@ -300,11 +300,12 @@ class WeightedSampler(Sampler[int]):
         self._replacement = bool(replacement)
         self._plan: Plan | WeightedOrder
         if view is not None:
-            self._weights_digest: Callable[[], str | None] = lambda: view.digests()[2]
+            self._weights_digest: str | Callable[[], str | None] = lambda: view.digests()[2]
             self._plan = view.plan("weighted", self._seed) if replacement else view.weighted_order(self._seed)
         else:
             floats = _floats(weights)
-            self._weights_digest = _digest_of(floats)
+            _check_rows(len(floats))
+            self._weights_digest = _sha256(floats)
             self._plan = (
                 Plan("weighted", weights=floats, seed=self._seed) if replacement else WeightedOrder(floats, seed=self._seed)
             )
@@ -331,7 +332,7 @@ class WeightedSampler(Sampler[int]):
             "rows": self._plan.population,
             "num_samples": self._num_samples,
             "replacement": self._replacement,
-            "weights": self._weights_digest(),
+            "weights": self._weights_digest if isinstance(self._weights_digest, str) else self._weights_digest(),
             "dataset": self._dataset.digest(),
         }
 
@@ -339,9 +340,9 @@ class WeightedSampler(Sampler[int]):
 class ClassBalancedSampler(Sampler[int]):
     """Classes in given shares, and within a class each row once before any comes again, in another order each time round.
 
-    Shares are kept over every stretch, not only on average: after any number k of samples, a class has come k times its share, give
-    or take the binary logarithm of the number of classes. Epochs are pieces of one endless sequence, so that what one epoch left
-    of a class comes in the next.
+    Shares are kept over every stretch, not only on average: after any number k of samples, a class has come k times its share,
+    give or take the binary logarithm of the number of classes. Epochs are pieces of one endless sequence, so that what one
+    epoch left of a class comes in the next.
 
     Source: crates/drt-sampler/README.md, "Mixtures".
     """
@@ -380,6 +381,7 @@ class ClassBalancedSampler(Sampler[int]):
         values, view = _values(labels, column, "labels")
         number_of: dict[Any, int] = {}
         groups = array("I", [number_of.setdefault(value, len(number_of)) for value in values])
+        _check_rows(len(groups))
         if shares is None:
             amounts = [1.0] * len(number_of)
         else:
@@ -391,7 +393,7 @@ class ClassBalancedSampler(Sampler[int]):
                 raise _invalid(f"there is a share for {absent[0]!r}, and no row has this label")
             amounts = [float(shares[label]) for label in number_of]
         self._plan = BalancedPlan(groups, amounts, seed=self._seed)
-        self._labels_digest, self._shares_digest = _digest_of(groups), _digest_of(array("d", amounts))
+        self._labels_digest, self._shares_digest = _sha256(groups), _sha256(array("d", amounts))
         self._num_classes = len(amounts)
         self._num_samples = _num_samples(num_samples, self._plan.population)
         self._dataset = _Dataset(view)
@@ -409,8 +411,8 @@ class ClassBalancedSampler(Sampler[int]):
             "rows": self._plan.population,
             "num_samples": self._num_samples,
             "classes": self._num_classes,
-            "labels": self._labels_digest(),
-            "shares": self._shares_digest(),
+            "labels": self._labels_digest,
+            "shares": self._shares_digest,
             "dataset": self._dataset.digest(),
         }
 
@@ -447,18 +449,19 @@ class LengthBucketBatchSampler(Sampler[list[int]]):
             seed: Of all orders.
             rank: As for `PermutationSampler`.
             world_size: As for `PermutationSampler`.
-            drop_last: Leave out an incomplete batch, with `batch_size`, and batches at the end, so that ranks are equal; otherwise
-                some batches come twice.
+            drop_last: Leave out an incomplete batch, with `batch_size`, and batches at the end, so that ranks are equal;
+                otherwise some batches come twice.
 
         Raises:
             TypeError: A number is not an integer.
-            InvalidInputError: There are no rows or no such column, a length is negative or above `max_tokens_per_batch`, a size is
-                below 1, both or none of the sizes are given, no batch is left; no such rank.
+            InvalidInputError: There are no rows or no such column, a length is negative or above `max_tokens_per_batch`, a size
+                is below 1, both or none of the sizes are given, no batch is left; no such rank.
             OverflowError: The seed is outside 0 to 2**64 - 1.
         """
         super().__init__(seed=seed, rank=rank, world_size=world_size, drop_last=drop_last)
         values, view = _values(lengths, column, "lengths")
         self._lengths = array("q", map(operator.index, values))
+        _check_rows(len(self._lengths))
         if (batch_size is None) == (max_tokens_per_batch is None):
             raise _invalid("either batch_size or max_tokens_per_batch must be given")
         self._batch_size = None if batch_size is None else _positive(batch_size, "batch_size")
@@ -470,7 +473,7 @@ class LengthBucketBatchSampler(Sampler[list[int]]):
             if self._max_tokens is not None and length > self._max_tokens:
                 raise _invalid(f"row {row} has length {length}, and a batch may have {self._max_tokens}")
         self._plan = Plan("permutation", population=len(self._lengths), seed=self._seed)
-        self._lengths_digest = _digest_of(self._lengths)
+        self._lengths_digest = _sha256(self._lengths)
         self._made: tuple[int, _Batches] | None = None
         self._dataset = _Dataset(view)
         _check_not_empty(self)
@@ -529,7 +532,7 @@ class LengthBucketBatchSampler(Sampler[list[int]]):
             "batch_size": self._batch_size,
             "max_tokens_per_batch": self._max_tokens,
             "pool_size": self._pool_size,
-            "lengths": self._lengths_digest(),
+            "lengths": self._lengths_digest,
             "dataset": self._dataset.digest(),
         }
 
@@ -584,6 +587,11 @@ def _num_samples(asked: int | None, rows: int) -> int:
     return number
 
 
+def _check_rows(count: int) -> None:
+    if count == 0:
+        raise _invalid("there are no rows: a sampler needs at least one")
+
+
 def _check_not_empty(sampler: Sampler[Any]) -> None:
     """Passes over nothing would only show later."""
     if len(sampler) == 0:
@@ -626,16 +634,8 @@ def _floats(values: Any) -> memoryview | array[float]:
     return view if view.format == "d" and view.c_contiguous else array("d", view.tolist())
 
 
-def _digest_of(buffer: Any) -> Callable[[], str]:
-    """The SHA-256 of a buffer, computed when it is first asked for."""
-    known: list[str] = []
-
-    def digest() -> str:
-        if not known:
-            known.append(hashlib.sha256(memoryview(buffer).cast("B")).hexdigest())
-        return known[0]
-
-    return digest
+def _sha256(buffer: memoryview | array[Any]) -> str:
+    return hashlib.sha256(memoryview(buffer).cast("B")).hexdigest()
 
 
 def _read_state(state: Mapping[str, Any]) -> tuple[int, int, dict[str, Any]]:
@@ -654,14 +654,14 @@ def _read_state(state: Mapping[str, Any]) -> tuple[int, int, dict[str, Any]]:
 
 
 def _compare(own: dict[str, Any], saved: dict[str, Any]) -> None:
-    digests = {"weights", "labels", "shares", "lengths", "dataset"}
+    digests = {name: name for name in ("weights", "labels", "shares", "lengths")} | {"dataset": "rows of the dataset"}
     differences = []
     for name in dict.fromkeys((*own, *saved)):
         here, there = own.get(name), saved.get(name)
         # Row numbers may come from a dataset in one place, and be bare numbers in the other.
         if here == there or (name == "dataset" and None in (here, there)):
             continue
-        differences.append(f"the {name} differ" if name in digests else f"{name} is {here!r} here and was {there!r}")
+        differences.append(f"the {digests[name]} differ" if name in digests else f"{name} is {here!r} here and was {there!r}")
     if differences:
         raise StateMismatchError(
             f"the state is of another order: {', '.join(differences)}; make the sampler that it was saved with, or pass "
