@@ -231,8 +231,8 @@ def test_processes_share_the_pages_of_the_table(base: Path) -> None:
     script = """
 import pickle
 def private():
-    text = open("/proc/self/smaps_rollup").read()
-    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_Dirty"))
+    lines = open("/proc/self/smaps_rollup").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:"))
 import dataset_rt, dataset_rt._map_dataset
 before = private()
 rows = pickle.loads(bytes.fromhex(ARGS["handle"]))

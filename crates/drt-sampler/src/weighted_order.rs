@@ -16,7 +16,8 @@ const BATCH: usize = 512;
 /// Bits of a float below its exponent.
 const FRACTION_BITS: u32 = f64::MANTISSA_DIGITS - 1;
 
-/// Keeps the exponent of every quotient above zero: that of a weight is -1074 to 1023, that of an exponential variable -64 to 5.
+/// More than the exponent of any weight (-1074 to 1023). With it, and with that of an exponential variable (-65 to 5), the exponent of
+/// a key takes 12 bits.
 const EXPONENT_OFFSET: i64 = 1100;
 
 /// An order of all rows for every epoch, heavier rows earlier: draws without replacement.
@@ -96,7 +97,7 @@ fn key(word: u64, weight: f64) -> u64 {
     if quotient == 0.0 {
         return 0;
     }
-    (quotient.to_bits() as i64 + ((EXPONENT_OFFSET - exponent) << FRACTION_BITS)) as u64
+    quotient.to_bits() + ((EXPONENT_OFFSET - exponent).cast_unsigned() << FRACTION_BITS)
 }
 
 /// `-ln(1 - word / 2^64)`, with all its digits near both ends.
