@@ -336,7 +336,7 @@ def main():
     for method in sys.argv[2:]:
         batches = loading.loader(
             dataset, num_workers=2, batch_size=5, multiprocessing_context=method, sample_transform_fn=loading.number,
-            collate_fn=loading.same, verbose=method == "spawn",
+            collate_fn=loading.same, verbose=method == sys.argv[-1],
         )
         loaders.append(batches)
         print(method, sorted(loading.flat(batches)) == list(range(len(dataset))), len(list(batches)), flush=True)
@@ -348,13 +348,14 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("methods", [["fork", "spawn"], ["forkserver"]], ids="-".join)
 def test_every_start_method_gives_the_same_and_live_loaders_end_with_the_program(
-    base: Path, temporary: Path, tmp_path: Path
+    base: Path, temporary: Path, tmp_path: Path, methods: list[str]
 ) -> None:
     path = drt.write(base, "mini", sources.mini(64))
-    done = run_program(tmp_path / "program.py", SPAWNING, str(path), "fork", "spawn", "forkserver")
+    done = run_program(tmp_path / "program.py", SPAWNING, str(path), *methods)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [*(f"{method} True 13" for method in ("fork", "spawn", "forkserver")), "the end"]
+    assert done.stdout.splitlines() == [*(f"{method} True 13" for method in methods), "the end"]
     lines = done.stderr.splitlines()
     assert all(line.startswith("[dataset_rt.loader] event=") for line in lines), done.stderr
     assert Counter(line.split()[1] for line in lines) == {
