@@ -98,6 +98,9 @@ def test_more_processes_than_samples(base: Path) -> None:
     ("collate", "expected"),
     [
         (loading.same, list),
+        (list, list),
+        (tuple, tuple),
+        (loading.same_after_a_look, list),
         (loading.as_tuple, tuple),
     ],
 )
@@ -112,6 +115,24 @@ def test_batches_of_stored_samples_travel_as_references(ten: Any, collate: Any, 
     batches.dataset.parent.read = lambda *place: (_ for _ in ()).throw(drt.Corrupt("taken away"))
     with pytest.raises(drt.Corrupt, match="taken away"):
         list(batches)
+
+
+def test_only_functions_that_surely_change_nothing_are_not_called() -> None:
+    from dataset_rt._torch.data import kept_as
+
+    assert [kept_as(function) for function in (list, tuple, loading.same, lambda samples: samples)] == [list, tuple, list, list]
+
+    def generator(batch: Any) -> Any:
+        yield batch
+
+    async def coroutine(batch: Any) -> Any:
+        return batch
+
+    others = [
+        None, len, loading.same_after_a_look, loading.as_tuple, loading.backwards, generator, coroutine,
+        lambda *samples: samples, lambda: [], lambda one, other: other, lambda batch, *, key=None: key,
+    ]  # fmt: skip
+    assert [kept_as(function) for function in others] == [None] * len(others)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,11 @@ def same(batch: Any) -> Any:
     return batch
 
 
+def same_after_a_look(batch: list[Any]) -> list[Any]:
+    assert all(len(sample.data) for sample in batch)
+    return batch
+
+
 def as_tuple(batch: list[Any]) -> tuple[Any, ...]:
     return tuple(batch)
 

@@ -7,15 +7,14 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dataset_rt._torch.events import emit
 from dataset_rt._torch.partition import Share, Topology
-from dataset_rt._torch.stream import Stream
+from dataset_rt._torch.stream import Places, Stream
 
 if TYPE_CHECKING:
     from dataset_rt._native import Runtime, TableView
-    from dataset_rt._sample import CachedSample
 
 TABLE_FILE = "rows.table"
 TOPOLOGY_FILE = "topology.json"
@@ -59,9 +58,9 @@ class Reading(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Samples of one batch, and where in the consumer's stream they begin."""
+    """Samples of one batch, and where in the consumer's stream they begin. Where another process reads them they are None."""
 
-    samples: list[CachedSample]
+    samples: list[Any]
     position: int
 
 
@@ -90,15 +89,23 @@ class Consumer:
         home: The loader's folder, where later editions appear; None where nobody else reads.
         number: The loading process, or None for the training process itself.
         view: The table, where it is open already.
+        places_only: Whether another process reads the samples.
     """
 
     def __init__(
-        self, reading: Reading, edition: Edition, home: Path | None, number: int | None, view: TableView | None = None
+        self,
+        reading: Reading,
+        edition: Edition,
+        home: Path | None,
+        number: int | None,
+        *,
+        view: TableView | None = None,
+        places_only: bool = False,
     ) -> None:
         self._reading, self._edition, self._home, self._number = reading, edition, home, number
-        self._view = view
+        self._view, self._places_only = view, places_only
         self._runtime: Runtime | None = None
-        self._stream: Stream | None = None
+        self._stream: Stream | Places | None = None
         self._share = Share(0, ())
         self._started = False
 
@@ -147,7 +154,7 @@ class Consumer:
         self._tell("reader_pass", sampling_reset=reset)
         return self._batches(self._stream, self._share.quota)
 
-    def _batches(self, stream: Stream | None, left: int) -> Iterator[Batch]:
+    def _batches(self, stream: Stream | Places | None, left: int) -> Iterator[Batch]:
         size = self._edition.topology.batch_size
         while left:
             assert stream is not None, "whoever has a quota has a stream"
@@ -161,6 +168,9 @@ class Consumer:
         self._share = topology.shares()[self._number or 0]
         self._stream = None
         if not self._share.quota:
+            return
+        if self._places_only:
+            self._stream = Places()
             return
         if view is None:
             view = self._map(edition)

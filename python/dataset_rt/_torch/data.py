@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from operator import is_
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch._utils import ExceptionWrapper
@@ -87,19 +88,29 @@ class LoaderDataset(IterableDataset[Any]):
     Args:
         reading: How consumers open the caches.
         edition: The table to begin with.
+        view: That table.
         transform: Applied to each sample.
         parent: What stays in this process.
+        places_only: Whether loading processes leave the reading to this one.
     """
 
     def __init__(
-        self, reading: Reading, edition: Edition, view: TableView, transform: Callable[[CachedSample], Any] | None, parent: Parent
+        self,
+        reading: Reading,
+        edition: Edition,
+        view: TableView,
+        transform: Callable[[CachedSample], Any] | None,
+        parent: Parent,
+        *,
+        places_only: bool = False,
     ) -> None:
+        self.places_only = places_only
         self.reading, self.edition, self.transform, self.token = reading, edition, transform, parent.token
         self.parent: Parent | None = parent
         self.passes = 0
         self._pid = os.getpid()
         self._home: Path | None = None if parent.folder is None else parent.folder.path
-        self._consumer: Consumer | None = Consumer(reading, edition, None, None, view)
+        self._consumer: Consumer | None = Consumer(reading, edition, None, None, view=view)
         self.current: Batch | None = None
         parent.add(edition, view)
 
@@ -125,7 +136,7 @@ class LoaderDataset(IterableDataset[Any]):
             info = get_worker_info()
             assert info is not None, "pickled datasets are for loading processes"
             self._pid, self.parent = os.getpid(), None
-            self._consumer = Consumer(self.reading, self.edition, self._home, info.id)
+            self._consumer = Consumer(self.reading, self.edition, self._home, info.id, places_only=self.places_only)
             _readers[self.token] = self
         return self._consumer
 
@@ -147,8 +158,7 @@ class LoaderDataset(IterableDataset[Any]):
             if self.transform is None:
                 yield from batch.samples
             else:
-                for sample in batch.samples:
-                    yield self.transform(sample)
+                yield from map(self.transform, batch.samples)
 
 
 _readers: weakref.WeakValueDictionary[str, LoaderDataset] = weakref.WeakValueDictionary()
@@ -177,23 +187,44 @@ class CollateInWorker:
 
     def __init__(self, token: str, collate: Callable[[list[Any]], Any]) -> None:
         self._token, self.__wrapped__ = token, collate
+        self._kind = kept_as(collate)
 
     def __call__(self, samples: list[Any]) -> Any:
         reader = _readers.get(self._token)
         batch = None if reader is None else reader.current
         if reader is None or batch is None or reader.transform is not None or len(samples) != len(batch.samples):
             return self.__wrapped__(samples)
+        if self._kind is not None:
+            return self._stored(reader, batch, self._kind)
         metadata = [sample.metadata.copy() for sample in samples]
         result = self.__wrapped__(samples)
         kind = type(result)
         if (kind is list or kind is tuple) and _are_stored(result, batch.samples, metadata):
-            info = get_worker_info()
-            assert info is not None
-            return Stored((self._token, kind, reader.consumer().edition.since, info.id, batch.position, len(batch.samples)))
+            return self._stored(reader, batch, kind)
         return result
 
+    def _stored(self, reader: LoaderDataset, batch: Batch, kind: type) -> Stored:
+        info = get_worker_info()
+        assert info is not None
+        return Stored((self._token, kind, reader.consumer().edition.since, info.id, batch.position, len(batch.samples)))
 
-def _are_stored(result: list[Any] | tuple[Any, ...], samples: list[CachedSample], metadata: list[dict[str, Any]]) -> bool:
+
+def kept_as(collate: object) -> type | None:
+    """List or tuple for a function that surely makes no more of a list than that: these, or one whose code is `return batch`."""
+    if collate is list or collate is tuple:
+        return collate
+    if isinstance(collate, FunctionType):
+        code, same = collate.__code__, _same.__code__
+        if (code.co_code, code.co_argcount, code.co_kwonlyargcount) == (same.co_code, 1, 0):
+            return list
+    return None
+
+
+def _same(batch: Any) -> Any:
+    return batch
+
+
+def _are_stored(result: list[Any] | tuple[Any, ...], samples: list[Any], metadata: list[dict[str, Any]]) -> bool:
     """Are these the samples as they were read, their metadata untouched?"""
     if len(result) != len(samples) or not all(map(is_, result, samples)):
         return False

@@ -20,7 +20,7 @@ from dataset_rt._native import Runtime
 from dataset_rt._torch import distributed, options
 from dataset_rt._torch.artifacts import Folder
 from dataset_rt._torch.consumer import TABLE_FILE, Batch, Edition, Reading, edition_folder, editions, write_topology
-from dataset_rt._torch.data import CollateInWorker, LoaderDataset, Parent, StartThenInit
+from dataset_rt._torch.data import CollateInWorker, LoaderDataset, Parent, StartThenInit, kept_as
 from dataset_rt._torch.events import emit
 from dataset_rt._torch.partition import Topology
 from dataset_rt.exceptions import InvalidInputError
@@ -136,7 +136,14 @@ class Snapshot:
             if self.folder is not None:
                 self._write(self.folder.path, source, view, topology)
             edition = Edition(0, None if self.folder is None else self.folder.path, topology)
-            self.dataset = LoaderDataset(self._reading, edition, view, asked.sample_transform_fn, Parent(self.folder))
+            self.dataset = LoaderDataset(
+                self._reading,
+                edition,
+                view,
+                asked.sample_transform_fn,
+                Parent(self.folder),
+                places_only=asked.sample_transform_fn is None and kept_as(asked.collate_fn) is not None,
+            )
         except BaseException:
             self.discard()
             raise

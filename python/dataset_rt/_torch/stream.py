@@ -14,6 +14,22 @@ if TYPE_CHECKING:
 _ENDLESS = 2**63 - 1  # positions; nobody gets so far
 
 
+class Places:
+    """The places of a stream without its samples, for a process whose batches another one reads.
+
+    Attributes:
+        position: Places handed out.
+    """
+
+    def __init__(self) -> None:
+        self.position = 0
+
+    def take(self, count: int) -> list[None]:
+        """The next places: nothing but their number."""
+        self.position += count
+        return [None] * count
+
+
 class Stream:
     """Samples of a share, one after another, from any place on. Threads may share it: each sample goes to one of them.
 
