@@ -58,7 +58,7 @@ bootstrap: .venv/ready ## Make .venv with everything that building, testing and 
 	  "$(UV)" venv --python "$$(find_python 3.11 3.13 3.12 || command -v python3)" .venv; \
 	fi
 	"$(UV)" pip install --python $(PYTHON) -r pyproject.toml --extra test --extra lint 'maturin>=1.14,<2'
-	@"$(UV)" pip install --compile-bytecode --python $(PYTHON) -r pyproject.toml --extra torch || \
+	@"$(UV)" pip install --compile-bytecode --python $(PYTHON) -r pyproject.toml --extra torch --extra torch-test || \
 	  if [ -n "$${DRT_NEED_TORCH:-}" ]; then exit 1; else echo "no PyTorch: its tests will be skipped" >&2; fi
 	@touch $@
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import operator
 import os
-import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar
 
 from dataset_rt._native import Runtime
+from dataset_rt._torch.artifacts import Folder
 from dataset_rt.exceptions import InvalidInputError, SampleIndexError
 
 if TYPE_CHECKING:
@@ -194,17 +193,15 @@ class _TableFile:
     """
 
     _saved: ClassVar[weakref.WeakValueDictionary[str, _TableFile]] = weakref.WeakValueDictionary()
-    _finalizer: Any = None
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, folder: Folder | None = None) -> None:
+        self.path, self._folder = path, folder
 
     @classmethod
     def save(cls, view: TableView) -> _TableFile:
         """Write a table into a folder of its own."""
-        folder = Path(tempfile.mkdtemp(prefix="dataset-rt-")).resolve()
-        made = cls(folder / "table")
-        made._finalizer = weakref.finalize(made, _remove, folder, os.getpid())
+        folder = Folder(None)
+        made = cls(folder.path / "table", folder)
         view.save(made.path)
         cls._saved[str(made.path)] = made
         return made
@@ -213,12 +210,6 @@ class _TableFile:
     def at(cls, path: str) -> _TableFile:
         """The file that somebody saved: in this process the very object, so that copies keep it."""
         return cls._saved.get(path) or cls(Path(path))
-
-
-def _remove(folder: Path, owner: int) -> None:
-    # A forked child has a copy of everything, the finalizer included.
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 MapDataset.__module__ = "dataset_rt.api"

@@ -1,7 +1,5 @@
 """Map-style datasets and samplers in PyTorch's own loaders, and in torchdata's."""
 
-# ruff: noqa: E402 (what needs torch comes after the question whether there is one)
-
 from __future__ import annotations
 
 import itertools
