@@ -44,6 +44,8 @@ if TYPE_CHECKING:
         MapDataset,
         Metadata,
         MetadataValue,
+        MixedDataset,
+        MixedShard,
         Ok,
         PermutationSampler,
         ReaderConfig,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
         WeightedSampler,
         WriterConfig,
         WriterProfilerConfig,
+        mix,
     )
 
 __version__ = "0.1.0"
@@ -99,6 +102,8 @@ __all__ = [
     "MapDataset",
     "Metadata",
     "MetadataValue",
+    "MixedDataset",
+    "MixedShard",
     "Ok",
     "PermutationSampler",
     "ReaderConfig",
@@ -117,6 +122,7 @@ __all__ = [
     "WriterConfig",
     "WriterProfilerConfig",
     "__version__",
+    "mix",
 ]
 
 

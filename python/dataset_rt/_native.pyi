@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 import polars as pl
 from typing_extensions import Buffer
@@ -11,8 +11,10 @@ from typing_extensions import Buffer
 from dataset_rt._sample import CachedSample
 
 __all__ = [
+    "PLAN_VERSION",
     "BalancedPlan",
     "Dataset",
+    "MixedIterator",
     "Mixture",
     "Plan",
     "PreparedTable",
@@ -29,6 +31,8 @@ __all__ = [
 ]
 
 _Order: TypeAlias = Literal["weighted", "sequential", "permutation"]
+
+PLAN_VERSION: Final[int]
 
 def cpu_budget() -> int: ...
 def sweep(base: os.PathLike[str]) -> None: ...
@@ -162,6 +166,25 @@ class WeightedOrder:
 class Mixture:
     def __new__(cls, shares: Sequence[float], *, seed: int = 0) -> Mixture: ...
     def places(self, start: int, count: int) -> list[tuple[int, int]]: ...
+
+@final
+class MixedIterator:
+    def __new__(
+        cls,
+        mixture: Mixture,
+        components: Sequence[tuple[TableView, Plan]],
+        start: int,
+        count: int,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> MixedIterator: ...
+    def __iter__(self) -> MixedIterator: ...
+    def __next__(self) -> Any: ...
+    def __length_hint__(self) -> int: ...
+    def place(self) -> tuple[int, int]: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> MixedIterator: ...
+    def __exit__(self, *_exception: object) -> None: ...
 
 @final
 class BalancedPlan:

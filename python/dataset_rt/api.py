@@ -37,6 +37,11 @@ if TYPE_CHECKING:
         Ok,
         Result,
     )
+    from dataset_rt._mixing import (
+        MixedDataset,
+        MixedShard,
+        mix,
+    )
     from dataset_rt._results import (
         CacheSourcesDatasetError,
         CacheSourcesDatasetResult,
@@ -104,6 +109,7 @@ _HOMES = {
         "Ok",
         "Result",
     ),
+    "_mixing": ("MixedDataset", "MixedShard", "mix"),
     "_results": (
         "CacheSourcesDatasetError",
         "CacheSourcesDatasetResult",
@@ -168,6 +174,8 @@ __all__ = [
     "MapDataset",
     "Metadata",
     "MetadataValue",
+    "MixedDataset",
+    "MixedShard",
     "Ok",
     "PermutationSampler",
     "ReaderConfig",
@@ -185,6 +193,7 @@ __all__ = [
     "WeightedSampler",
     "WriterConfig",
     "WriterProfilerConfig",
+    "mix",
 ]
 
 

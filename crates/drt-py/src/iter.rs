@@ -19,12 +19,18 @@ pub(crate) struct PySampleIterator {
     builder: Arc<SampleBuilder>,
     /// How far it is, for iterators over a dataset's window.
     progress: Option<Arc<Progress>>,
-    state: Mutex<State>,
-    /// The thread inside `__next__`, 0 for none. Only that thread itself can see its own number here.
+    state: Exclusive<State>,
+}
+
+/// What one thread at a time works with, in between which others wait. A thread that comes back while it is inside is told so.
+pub(crate) struct Exclusive<T> {
+    state: Mutex<T>,
+    /// The thread inside, 0 for none. Only that thread itself can see its own number here.
     owner: AtomicUsize,
 }
 
-struct State {
+/// What is being read of one window, up to the samples that are handed out next.
+pub(crate) struct State {
     samples: SampleIter,
     /// What is handed out now.
     current: Portion,
@@ -42,8 +48,8 @@ struct State {
 
 impl PySampleIterator {
     pub(crate) fn new(samples: SampleIter, builder: Arc<SampleBuilder>, progress: Option<Arc<Progress>>) -> Self {
-        let state = State::new(samples, &builder);
-        Self { builder, progress, state: Mutex::new(state), owner: AtomicUsize::new(0) }
+        let state = Exclusive::new(State::new(samples, &builder));
+        Self { builder, progress, state }
     }
 
     /// Note the outcome of a step. After an error nothing more is given.
@@ -62,7 +68,21 @@ impl PySampleIterator {
         })
     }
 
-    fn lock(&self, py: Python<'_>) -> PyResult<Locked<'_>> {
+    fn lock(&self, py: Python<'_>) -> PyResult<Locked<'_, State>> {
+        self.state.lock(py)
+    }
+}
+
+impl<T: Send> Exclusive<T> {
+    pub(crate) fn new(state: T) -> Self {
+        Self { state: Mutex::new(state), owner: AtomicUsize::new(0) }
+    }
+
+    /// Wait for the other threads.
+    ///
+    /// # Errors
+    /// This thread is inside already.
+    pub(crate) fn lock(&self, py: Python<'_>) -> PyResult<Locked<'_, T>> {
         let me = thread_number(py);
         let own = |state| {
             self.owner.store(me, Ordering::Relaxed);
@@ -91,24 +111,24 @@ impl PySampleIterator {
 }
 
 /// The state, and the note of who has it.
-struct Locked<'a> {
-    state: MutexGuard<'a, State>,
+pub(crate) struct Locked<'a, T> {
+    pub(crate) state: MutexGuard<'a, T>,
     owner: &'a AtomicUsize,
 }
 
-impl Drop for Locked<'_> {
+impl<T> Drop for Locked<'_, T> {
     fn drop(&mut self) {
         self.owner.store(0, Ordering::Relaxed);
     }
 }
 
 /// A guard that moves out of a closure which runs on the same thread.
-struct Detached<'a>(Locked<'a>);
+struct Detached<'a, T>(Locked<'a, T>);
 
 // SAFETY: `Python::detach` asks for `Send` in order to keep Python objects out of the closure. It runs the closure on the
 // calling thread, so the guard is released on the thread that took it.
 #[allow(unsafe_code)]
-unsafe impl Send for Detached<'_> {}
+unsafe impl<T> Send for Detached<'_, T> {}
 
 #[pymethods]
 impl PySampleIterator {
@@ -181,7 +201,7 @@ impl PySampleIterator {
 }
 
 impl State {
-    fn new(samples: SampleIter, builder: &SampleBuilder) -> Self {
+    pub(crate) fn new(samples: SampleIter, builder: &SampleBuilder) -> Self {
         let block = Arc::new(samples.empty_block());
         Self {
             samples,
@@ -196,7 +216,11 @@ impl State {
     }
 
     #[inline]
-    fn next<'py>(&mut self, py: Python<'py>, builder: &SampleBuilder) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub(crate) fn next<'py>(
+        &mut self,
+        py: Python<'py>,
+        builder: &SampleBuilder,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         loop {
             if let Some(at) = self.current.next() {
                 return self.build(py, builder, at).map(Some);

@@ -4,6 +4,7 @@ mod dataset;
 mod error;
 mod frame;
 mod iter;
+mod mixed;
 mod orders;
 mod portion;
 mod profile;
@@ -17,11 +18,16 @@ mod view;
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]
+    const PLAN_VERSION: u32 = drt_sampler::PLAN_VERSION;
+
+    #[pymodule_export]
     use crate::dataset::{PyDataset, PyPreparedTable};
     #[pymodule_export]
     use crate::error::error_kinds;
     #[pymodule_export]
     use crate::iter::PySampleIterator;
+    #[pymodule_export]
+    use crate::mixed::PyMixedIterator;
     #[pymodule_export]
     use crate::orders::{PyBalancedPlan, PyMixture, PyWeightedOrder};
     #[pymodule_export]

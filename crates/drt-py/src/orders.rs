@@ -82,7 +82,7 @@ impl PyWeightedOrder {
 
 /// An endless sequence of components in given shares.
 #[pyclass(name = "Mixture", module = "dataset_rt._native", frozen)]
-pub(crate) struct PyMixture(Mixture);
+pub(crate) struct PyMixture(pub(crate) Mixture);
 
 #[pymethods]
 impl PyMixture {

@@ -28,6 +28,11 @@ impl PyTableView {
     pub(crate) fn new(view: TableView, builder: Arc<SampleBuilder>) -> Self {
         Self { view, builder }
     }
+
+    /// The table, and what makes objects of its samples.
+    pub(crate) fn parts(&self) -> (&TableView, &Arc<SampleBuilder>) {
+        (&self.view, &self.builder)
+    }
 }
 
 pub(crate) fn order_named(name: &str) -> PyResult<Order> {

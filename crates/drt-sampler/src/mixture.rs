@@ -108,6 +108,29 @@ impl Mixture {
         (low as u64, index)
     }
 
+    /// How many of the positions before `position` belong to each component: the index that its next one has.
+    ///
+    /// ```
+    /// # use drt_sampler::Mixture;
+    /// let mixture = Mixture::new(&[3.0, 1.0], 7)?;
+    /// assert_eq!(mixture.before(400), [300, 100]);
+    /// # Ok::<(), drt_sampler::SamplerError>(())
+    /// ```
+    pub fn before(&self, position: u64) -> Vec<u64> {
+        let mut before = vec![0; self.nodes.len()];
+        let mut parts = vec![(0, self.nodes.len(), position)];
+        while let Some((low, high, index)) = parts.pop() {
+            if high - low == 1 {
+                before[low] = index;
+                continue;
+            }
+            let middle = middle(low, high);
+            let left = self.nodes[middle].left(index);
+            parts.extend([(low, middle, left), (middle, high, index - left)]);
+        }
+        before
+    }
+
     /// Writes `place(position + i)` to `places[i]`. Does not allocate.
     ///
     /// # Panics
@@ -118,6 +141,13 @@ impl Mixture {
         for (position, place) in (position..=u64::MAX).zip(places) {
             *place = self.place(position);
         }
+    }
+}
+
+impl Node {
+    /// How many of the first `index` positions of a node are its left part's.
+    fn left(self, index: u64) -> u64 {
+        ((u128::from(index) * u128::from(self.share) + u128::from(self.phase)) >> 64) as u64
     }
 }
 
