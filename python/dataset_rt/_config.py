@@ -6,7 +6,7 @@ They are said to be frozen where type checkers look, beside the base class.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
@@ -129,10 +129,11 @@ class ReaderConfig(BaseModel, frozen=True, extra="forbid"):
 
     @model_validator(mode="before")
     @classmethod
-    def _order_decides_about_shuffling(cls, given: object) -> object:
+    def _order_decides_about_shuffling(cls, given: Any) -> Any:
         if isinstance(given, dict) and "order" in given and "shuffle" not in given:
-            return {**given, "shuffle": given["order"] != "sequential"}
-        return given
+            options = cast("dict[str, Any]", given)
+            return options | {"shuffle": options["order"] != "sequential"}
+        return cast("object", given)
 
     @model_validator(mode="after")
     def _order_and_shuffle_agree(self) -> Self:

@@ -423,7 +423,7 @@ class CachedDataset:
         """
         from dataset_rt._map_dataset import MapDataset
 
-        return MapDataset._create(self, transform, native_num_workers)
+        return MapDataset._create(self, transform, native_num_workers)  # pyright: ignore[reportPrivateUsage]
 
     def to_torch_iterable_dataset(self) -> SizedTorchIterableDataset:
         """Make a `torch.utils.data.IterableDataset` of this dataset, for loading in the training process.

@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar, cast
 
 from dataset_rt._native import Runtime
 from dataset_rt._torch.artifacts import Folder
@@ -61,11 +61,11 @@ class MapDataset(Generic[T_co]):
             raise InvalidInputError(f"native_num_workers must be at least 1; got {threads}", kind="invalid-argument")
         if transform is not None and not callable(transform):
             raise TypeError(f"transform must be callable; got {type(transform).__name__}")
-        config, native = dataset.reader_config, dataset._native
+        config, native = dataset.reader_config, dataset._native  # pyright: ignore[reportPrivateUsage]
         view = native.view()
         made: MapDataset[Any] = cls.__new__(cls)
         made._num_rows, made._threads, made._transform = view.num_rows, threads, transform
-        made._paths = [origin.path for origin in dataset._origins]
+        made._paths = [origin.path for origin in dataset._origins]  # pyright: ignore[reportPrivateUsage]
         # Who opens the caches again does not hash them again.
         made._options = {"prefetch_size": config.prefetch_size, "validate_cache": False, "io": config.io}
         made._opened, made._source = (os.getpid(), view), native
@@ -91,7 +91,7 @@ class MapDataset(Generic[T_co]):
             StorageError: The file system refused.
             InvalidInputError: The process that saved the table is done with it.
         """
-        if isinstance(row, slice):
+        if isinstance(cast(object, row), slice):
             raise TypeError("rows are read by number; __getitems__ takes several numbers")
         (sample,) = self.__getitems__((row,))
         return sample

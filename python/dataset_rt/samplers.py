@@ -11,6 +11,9 @@ ahead (`num_workers` above 0) let torchdata's `StatefulDataLoader` keep the stat
 same on all ranks, and may be loaded with another number of them.
 """
 
+# A pass and its sampler are two halves of one thing, and datasets are this package's own.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import hashlib
@@ -21,7 +24,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from dataset_rt._dataset import CachedDataset
 from dataset_rt._map_dataset import MapDataset
@@ -510,7 +513,8 @@ class LengthBucketBatchSampler(Sampler[list[int]]):
         if self._batch_size is not None:
             return [min(self._batch_size, len(pool) - start) for start in range(0, len(pool), self._batch_size)]
         assert self._max_tokens is not None
-        sizes, count = [], 0
+        sizes: list[int] = []
+        count = 0
         for row in pool:  # ascending: the newest row is the longest
             if count and (count + 1) * self._lengths[row] > self._max_tokens:
                 sizes.append(count)
@@ -638,9 +642,10 @@ def _sha256(buffer: memoryview | array[Any]) -> str:
     return hashlib.sha256(memoryview(buffer).cast("B")).hexdigest()
 
 
-def _read_state(state: Mapping[str, Any]) -> tuple[int, int, dict[str, Any]]:
+def _read_state(given: object) -> tuple[int, int, dict[str, Any]]:
     """Epoch, position and order of a state."""
-    if not isinstance(state, Mapping) or state.get("format") != _FORMAT:
+    state = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    if state.get("format") != _FORMAT:
         raise _invalid(f"this is no state of a sampler: its format is not {_FORMAT}", "invalid-state")
     if state.get("version") != _VERSION:
         message = f"the state has version {state.get('version')}, and this release reads version {_VERSION}"
@@ -650,12 +655,12 @@ def _read_state(state: Mapping[str, Any]) -> tuple[int, int, dict[str, Any]]:
     if not numbers_fit or not isinstance(order, Mapping):
         raise _invalid("this is no state of a sampler: epoch, position or order is missing or of another type", "invalid-state")
     assert isinstance(epoch, int) and isinstance(position, int)
-    return epoch, position, dict(order)
+    return epoch, position, dict(cast("Mapping[str, Any]", order))
 
 
 def _compare(own: dict[str, Any], saved: dict[str, Any]) -> None:
     digests = {name: name for name in ("weights", "labels", "shares", "lengths")} | {"dataset": "rows of the dataset"}
-    differences = []
+    differences: list[str] = []
     for name in dict.fromkeys((*own, *saved)):
         here, there = own.get(name), saved.get(name)
         # Row numbers may come from a dataset in one place, and be bare numbers in the other.
