@@ -644,7 +644,7 @@ def _sha256(buffer: memoryview | array[Any]) -> str:
 
 def _read_state(given: object) -> tuple[int, int, dict[str, Any]]:
     """Epoch, position and order of a state."""
-    state = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    state: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
     if state.get("format") != _FORMAT:
         raise _invalid(f"this is no state of a sampler: its format is not {_FORMAT}", "invalid-state")
     if state.get("version") != _VERSION:
