@@ -429,8 +429,9 @@ class CachedDataset:
         """Make a `torch.utils.data.IterableDataset` of this dataset, for loading in the training process.
 
         Iterating it is iterating the dataset: each pass takes the next window of the stream, and its length is the dataset's, now
-        and later. Nothing is decoded. It refuses to work in a loading process, where every process would yield everything, and it
-        cannot be pickled; `to_torch_dataloader` divides samples over processes.
+        and later. Nothing is decoded. Its `state_dict` and `load_state_dict` are the dataset's, so torchdata's `StatefulDataLoader`
+        goes on with it. It refuses to work in a loading process, where every process would yield everything, and it cannot be
+        pickled; `to_torch_dataloader` divides samples over processes.
 
         Returns:
             The dataset for `DataLoader(..., num_workers=0)`.
@@ -474,9 +475,10 @@ class CachedDataset:
         self,
         *,
         shuffle: bool = True,
+        order: Literal["weighted", "sequential", "permutation"] | None = None,
         seed: int | Literal["random"] = "random",
         samples_per_epoch: int | None = None,
-        worker_partition: Literal["split", "replicate"] | None = None,
+        worker_partition: Literal["split", "replicate", "stream"] | None = None,
         work_dir: str | Path | None = None,
         batch_size: int = 1,
         num_workers: int | Literal["auto"] = "auto",
@@ -502,23 +504,31 @@ class CachedDataset:
 
         *How many.* `samples_per_epoch` samples a pass over all ranks, before batching. Of R ranks each gets ceil(N/R), and with
         `drop_last` B·floor(N/(R·B)); rank 0 warns when that repeats or drops samples. `len(loader)`, in batches, is exact and the
-        same on all ranks. Each loading process gets whole batches, the last one that has work also the rest.
+        same on all ranks. Each loading process gets whole batches, the last one that has work also the rest. With `"stream"`
+        every batch is full: a pass has ceil(N/(R·B)) of them on each rank, and begins with the next samples of the stream.
 
         *Which.* With `"replicate"` every consumer (loading process, or training process that loads itself) has the whole table;
         with `"split"` the rows are divided over ranks, then over their processes. Shuffled, a consumer draws its rows by weight,
         with replacement, with a seed of its own; a split is made in one permutation for all. In table order, rows come
-        cyclically. No row is left out for ever: what a pass does not reach, a later one does.
+        cyclically. No row is left out for ever: what a pass does not reach, a later one does. With `"stream"` all consumers take
+        turns in one stream, drawn with the loader's seed: what comes depends on the product of ranks and batch size, and on
+        nothing else about ranks and processes.
 
-        *Pass after pass* the stream goes on: in this process behind the last batch delivered, in persistent processes behind the
-        last one they made. Processes that are not persistent begin anew in each pass and repeat it, and a warning says so.
+        *Pass after pass* the stream goes on behind the last batch delivered, also when a pass was given up. Only with `"split"`
+        and `"replicate"`, processes that are not persistent begin anew in each pass and repeat it, and a warning says so.
+
+        *Stop and go on.* `loader.state_dict()` says where the loader is, and `loader.load_state_dict(state)` has the next pass go
+        on there, in any process.
 
         Numbers that transforms draw themselves are torch's matter: it seeds each loading process from its `base_seed`.
 
         Args:
             shuffle: Draw rows by weight; otherwise they come in table order.
+            order: `"weighted"` and `"sequential"` say the same; the latter needs no `shuffle=False`. `"permutation"`, with
+                `worker_partition="stream"` alone, gives each row once per table's length, in another order each time.
             seed: 0 to 2**64 - 1, with `shuffle` alone. `"random"`: chosen once, now, and the same on all ranks.
             samples_per_epoch: 1 to 2**53; None for `len(self)`. With more than the table has, rows repeat.
-            worker_partition: None for `"replicate"` when shuffled, otherwise `"split"`.
+            worker_partition: None for `"replicate"` when drawn by weight, `"split"` in table order, `"stream"` for a permutation.
             work_dir: An existing folder, in which a sub-folder with an export of the dataset and the loader's files stays. None:
                 a temporary folder, only with loading processes, which goes away with the loader.
             batch_size: Samples of a batch, at least 1.
@@ -538,7 +548,7 @@ class CachedDataset:
             dataloader_kwargs: More options of torch's DataLoader.
 
         Returns:
-            The loader, a `DataLoader` with a method `refresh`.
+            The loader, a `DataLoader` with the methods `refresh`, `state_dict` and `load_state_dict`.
 
         Raises:
             ImportError: PyTorch is not installed.
@@ -557,6 +567,7 @@ class CachedDataset:
         return build(
             self,
             shuffle=shuffle,
+            order=order,
             seed=seed,
             samples_per_epoch=samples_per_epoch,
             worker_partition=worker_partition,
@@ -610,6 +621,22 @@ class SizedTorchIterableDataset(Protocol):
 
     def __len__(self) -> int:
         """Samples of a pass, as the dataset has it now."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Say where in its stream the dataset is, as `CachedDataset.state_dict`."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Have the next pass go on from a place, as `CachedDataset.load_state_dict`.
+
+        Args:
+            state: What `state_dict` returned.
+
+        Raises:
+            InvalidInputError: It is not such a state.
+            StateMismatchError: It is of another stream.
+        """
         ...
 
 

@@ -15,7 +15,7 @@ from dataset_rt._torch.options import HANDLED, resolve
 pytestmark = [pytest.mark.quick, pytest.mark.ours]
 
 DEFAULTS: dict[str, Any] = {
-    "batch_size": 1, "sample_transform_fn": None, "collate_fn": None, "shuffle": True, "seed": "random",
+    "batch_size": 1, "sample_transform_fn": None, "collate_fn": None, "shuffle": True, "order": None, "seed": "random",
     "samples_per_epoch": None, "worker_partition": None, "work_dir": None, "num_workers": "auto", "drop_last": False,
     "pin_memory": False, "timeout": 0, "native_num_workers": "auto", "multiprocessing_context": "spawn", "worker_init_fn": None,
     "prefetch_factor": "auto", "persistent_workers": "auto", "verbose": True, "dataloader_kwargs": None,
@@ -43,6 +43,7 @@ def two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
         *[("seed", value) for value in (True, None, 1.0, "chance", -1, 2**64)],
         *[("samples_per_epoch", value) for value in (True, 0, -5, 1.0, "all", 2**53 + 1)],
         *[("worker_partition", value) for value in ("stream!", 1, True, "SPLIT")],
+        *[("order", value) for value in ("random", 1, True, "WEIGHTED")],
         *[("num_workers", value) for value in (None, True, -1, 1.0, "all")],
         *[("native_num_workers", value) for value in (None, True, 0, -1, 2.0, "all")],
         *[("multiprocessing_context", value) for value in (None, "thread", 1)],
@@ -109,6 +110,7 @@ def test_fixed_counts_look_at_no_limits(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_division_of_rows_follows_the_order() -> None:
     assert asked().worker_partition == "replicate"
     assert asked(shuffle=False).worker_partition == "split"
+    assert asked(order="permutation").worker_partition == "stream"
     assert asked(worker_partition="split").worker_partition == "split"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("dataset_rt", reason="needs the package")
 
-from dataset_rt._torch.partition import Share, Topology, quotas
+from dataset_rt._torch.partition import Place, Share, Topology, quotas, turns
 from dataset_rt._torch.seeds import consumer_seed
 
 pytestmark = [pytest.mark.quick, pytest.mark.ours]
@@ -19,7 +20,7 @@ def topology(**changed: Any) -> Topology:
     """Ten rows in table order, one rank that loads itself, but for what is said."""
     facts = {
         "rows": 10, "samples": 10, "batch_size": 2, "drop_last": False, "world_size": 1, "rank": 0, "num_workers": 0,
-        "partition": "split", "shuffle": False, "seed": 3,
+        "partition": "split", "order": "sequential", "seed": 3,
     }  # fmt: skip
     return Topology(**{**facts, **changed})
 
@@ -85,7 +86,7 @@ GRID = [
         world_size=world_size,
         num_workers=num_workers,
         partition=partition,
-        shuffle=shuffle,
+        order=order,
     )
     for rows in (1, 2, 3, 7, 10)
     for samples in sorted({1, 2, 5, 9, 23, rows})
@@ -94,7 +95,7 @@ GRID = [
     for world_size in (1, 2, 3, 5)
     for num_workers in (0, 1, 2, 5)
     for partition in ("split", "replicate")
-    for shuffle in (False, True)
+    for order in ("sequential", "weighted")
 ]
 
 
@@ -171,7 +172,7 @@ def test_earlier_processes_get_one_batch_more_and_the_last_one_the_rest() -> Non
 
 
 def test_shuffled_rows_are_divided_as_they_are_drawn() -> None:
-    shares = topology(rows=100, samples=30, batch_size=10, num_workers=2, shuffle=True).shares()
+    shares = topology(rows=100, samples=30, batch_size=10, num_workers=2, order="weighted").shares()
     assert [(share.quota, share.population, share.permute) for share in shares] == [(20, 67, 3), (10, 33, 3)]
 
 
@@ -184,3 +185,78 @@ def test_every_consumer_has_a_seed_of_its_own() -> None:
 
 def test_table_order_has_no_seed() -> None:
     assert {share.seed for share in topology(num_workers=3).shares()} == {0}
+
+
+# one stream, and going on ------------------------------------------------------------------------------------------------------
+
+
+def in_turn(one: Topology, place: Place) -> list[tuple[int, int, int]]:
+    """What torch hands out of what is left of a pass: share, position and length of each batch, in one stream the step alone."""
+    each: list[list[tuple[int, int, int]]] = []
+    for process in range(one.consumers):
+        share, position, samples = one.part(place, process)
+        batches = []
+        for first in range(0, samples, one.batch_size):
+            batches.append((share, position, min(one.batch_size, samples - first)))
+            position += one.stride or one.batch_size
+        each.append(batches)
+    handed_out = [batch for turn in itertools.zip_longest(*each) for batch in turn if batch is not None]
+    return [(0, *batch[1:]) for batch in handed_out] if one.partition == "stream" else handed_out
+
+
+PLACES = [
+    topology(rows=rows, samples=samples, batch_size=batch_size, drop_last=drop_last, world_size=2, rank=1,
+             num_workers=num_workers, partition=partition, order="weighted")
+    for rows, samples in ((2, 9), (10, 10), (30, 37))
+    for batch_size in (3, 4)
+    for drop_last in (False, True)
+    for num_workers in (0, 2, 3, 5)
+    for partition in ("split", "replicate", "stream")
+]  # fmt: skip
+
+
+def test_going_on_anywhere_hands_out_what_a_straight_run_does() -> None:
+    for one in PLACES:
+        place = one.beginning()
+        for passes in range(3):
+            straight = in_turn(one, place)
+            assert len(straight) == one.num_batches
+            for stop in range(one.num_batches):
+                later = one.after(place, stop)
+                assert later[:2] == (passes, stop)
+                assert in_turn(one, later) == straight[stop:], (one, stop)
+                for again in range(one.num_batches - stop + 1):
+                    assert one.after(later, again) == one.after(place, stop + again), (one, stop, again)
+            place = one.after(place, one.num_batches)
+            assert place[:2] == (passes + 1, 0), one
+
+
+def test_one_stream_is_the_same_whatever_the_ranks_and_processes_with_one_global_batch() -> None:
+    found = []
+    for world_size, num_workers, batch_size in ((1, 0, 12), (2, 2, 6), (3, 1, 4), (4, 3, 3), (12, 5, 1)):
+        one = topology(rows=50, samples=50, batch_size=batch_size, world_size=world_size, num_workers=num_workers,
+                       partition="stream", order="permutation")  # fmt: skip
+        ranks = [in_turn(replace(one, rank=rank), one.beginning()) for rank in range(world_size)]
+        steps = [
+            [place for _, position, size in step for place in range(position, position + size)]
+            for step in zip(*ranks, strict=True)
+        ]
+        assert one.effective_samples == 60
+        found.append(steps)
+    assert all(steps == [list(range(start, start + 12)) for start in range(0, 60, 12)] for steps in found)
+
+
+def test_processes_that_do_not_live_on_begin_anew_except_for_what_is_left_of_a_pass() -> None:
+    one = topology(num_workers=2, repeats=True)
+    within = one.after(one.beginning(), 3)
+    assert within == (0, 3, (4, 2))
+    assert one.after(within, 2) == one.beginning(1)
+    assert one.next_pass(within) == one.beginning(1)
+    assert topology(num_workers=2).next_pass(within) == (1, 0, (4, 2))
+
+
+def test_turns_are_taken_without_those_that_have_no_more() -> None:
+    assert turns([2, 1, 2], 4) == ([2, 1, 1], 2)
+    assert turns([2, 1, 0], 3) == ([2, 1, 0], 0)
+    assert turns([1, 1], 1) == ([1, 0], 1)
+    assert turns([0, 0], 0) == ([0, 0], 0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dataset_rt._torch.events import emit
-from dataset_rt._torch.partition import Share, Topology
+from dataset_rt._torch.partition import Place, Share, Topology
 from dataset_rt._torch.stream import Places, Stream
+from dataset_rt.exceptions import StorageError
 
 if TYPE_CHECKING:
     from dataset_rt._native import Runtime, TableView
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TABLE_FILE = "rows.table"
 TOPOLOGY_FILE = "topology.json"
 _EDITION = "pass-"
+_PLACE = "place-"
 
 
 class Edition(NamedTuple):
@@ -58,9 +59,13 @@ class Reading(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Samples of one batch, and where in the consumer's stream they begin. Where another process reads them they are None."""
+    """Samples of one batch, whose share they are of, and where in that stream they begin.
+
+    Where another process reads them they are None.
+    """
 
     samples: list[Any]
+    share: int
     position: int
 
 
@@ -78,6 +83,54 @@ def editions(home: Path) -> list[int]:
     """The passes from which on there is another table, in order."""
     numbers = (name.removeprefix(_EDITION) for name in os.listdir(home) if name.startswith(_EDITION))
     return sorted(int(number) for number in numbers if number.isdigit())
+
+
+def write_place(home: Path, number: int, place: Place) -> None:
+    """Leave word of where a pass goes on, for processes that are alive already.
+
+    Nobody looks for the places of passes before the last one any more: processes answer in order.
+
+    Raises:
+        StorageError: It could not be written.
+    """
+    fresh = home / f"{_PLACE}next"
+    try:
+        fresh.write_text(json.dumps(place), encoding="utf-8")
+        fresh.replace(home / f"{_PLACE}{number}")
+        (home / f"{_PLACE}{number - 2}").unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"loading processes could not be told where to go on: {error}", path=error.filename, errno=error.errno
+        ) from error
+
+
+def read_place(home: Path, number: int) -> Place:
+    """Where a pass goes on."""
+    passes, delivered, positions = json.loads((home / f"{_PLACE}{number}").read_text("utf-8"))
+    return Place(passes, delivered, tuple(positions))
+
+
+class Pass:
+    """The batches that a consumer gives in a pass, the last one possibly short. One that cannot be read costs itself only."""
+
+    def __init__(self, stream: Stream | Places | None, share: int, samples: int, batch_size: int) -> None:
+        self._stream, self._share, self._left, self._size = stream, share, samples, batch_size
+
+    def __iter__(self) -> Pass:
+        return self
+
+    def __next__(self) -> Batch:
+        if not self._left:
+            raise StopIteration
+        assert self._stream is not None, "whoever has samples to give has a stream"
+        count, position = min(self._size, self._left), self._stream.position
+        try:
+            samples = self._stream.take(count)
+        except Exception:
+            self._left -= count
+            raise
+        self._left -= count
+        return Batch(samples, self._share, position)
 
 
 class Consumer:
@@ -105,14 +158,25 @@ class Consumer:
         self._reading, self._edition, self._home, self._number = reading, edition, home, number
         self._view, self._places_only = view, places_only
         self._runtime: Runtime | None = None
+        self._shares = edition.topology.shares()
         self._stream: Stream | Places | None = None
-        self._share = Share(0, ())
+        self._stream_of = self._number or 0
+        self._position = self._first_position()
         self._started = False
 
     @property
     def edition(self) -> Edition:
         """The table that is read."""
         return self._edition
+
+    @property
+    def position(self) -> int:
+        """Where its stream goes on."""
+        return self._position if self._stream is None else self._stream.position
+
+    @property
+    def _share(self) -> Share:
+        return self._shares[self._number or 0]
 
     def start(self) -> None:
         """Open everything, once.
@@ -122,59 +186,77 @@ class Consumer:
         """
         if self._started:
             return
-        self._open(self._edition, self._view)
+        self._open()
         self._started = True
         event = "reader_started" if self._share.quota else "reader_empty"
         self._tell(event, sampling_reset=True)
 
     def switch(self, edition: Edition, view: TableView | None = None) -> None:
         """Read another table, from the beginning of its stream."""
+        self._edition, self._view, self._shares = edition, view, edition.topology.shares()
+        self._stream, self._stream_of, self._position = None, self._number or 0, self._first_position()
         if self._started:
-            self._open(edition, view)
-        self._edition, self._view = edition, view
+            self._open()
 
-    def begin(self, number: int) -> Iterator[Batch]:
-        """Go through one pass.
+    def go_to(self, place: Place) -> None:
+        """Go on from another place with the next batch. Nothing is opened yet."""
+        self._position = self._edition.topology.part(place, self._number or 0).position
+        if self._stream is not None:
+            self._stream.go_to(self._position)
+
+    def begin(self, number: int, place: Place) -> Pass:
+        """Go through a pass, or through what is left of it.
 
         Args:
-            number: The pass, from 0: it decides which table is read.
+            number: The pass of the loader, from 0: it decides which table is read.
+            place: Where it goes on. In the training process the stream is there already.
 
         Returns:
-            The batches, the last one possibly short. Its first step may raise what `start` raises, every step what reading does.
+            The batches. A step may raise what reading does.
+
+        Raises:
+            DatasetRTError: As `start`.
         """
         self.start()
-        reset = self._stream is None or self._stream.position == 0
         if self._home is not None:
             latest = max((since for since in editions(self._home) if since <= number), default=0)
             if latest > self._edition.since:
                 folder = edition_folder(self._home, latest)
                 topology = Topology(**json.loads((folder / TOPOLOGY_FILE).read_text("utf-8")))
                 self.switch(Edition(latest, folder, topology))
-                reset = True
-        self._tell("reader_pass", sampling_reset=reset)
-        return self._batches(self._stream, self._share.quota)
+        topology = self._edition.topology
+        part = topology.part(place, self._number or 0)
+        self._read_share_of(part.share)
+        if self._number is not None and self._stream is not None:
+            self._stream.go_to(part.position)
+        self._tell("reader_pass", sampling_reset=self._stream is None or place[1:] == topology.beginning()[1:])
+        return Pass(self._stream, part.share, part.samples, topology.batch_size)
 
-    def _batches(self, stream: Stream | Places | None, left: int) -> Iterator[Batch]:
-        size = self._edition.topology.batch_size
-        while left:
-            assert stream is not None, "whoever has a quota has a stream"
-            count = min(size, left)
-            left -= count
-            position = stream.position
-            yield Batch(stream.take(count), position)
+    def _first_position(self) -> int:
+        topology = self._edition.topology
+        return topology.part(topology.beginning(), self._number or 0).position
 
-    def _open(self, edition: Edition, view: TableView | None) -> None:
-        topology = edition.topology
-        self._share = topology.shares()[self._number or 0]
-        self._stream = None
+    def _open(self) -> None:
+        """Read this consumer's own share."""
         if not self._share.quota:
             return
+        self._make_stream(self._number or 0)
+
+    def _read_share_of(self, consumer: int) -> None:
+        """Read the share of another one: a pass that is gone on with begins with whoever's turn it is."""
+        if consumer != self._stream_of and self._shares[consumer].quota:
+            self._make_stream(consumer)
+
+    def _make_stream(self, consumer: int) -> None:
+        topology = self._edition.topology
         if self._places_only:
-            self._stream = Places()
-            return
-        if view is None:
-            view = self._map(edition)
-        self._stream = Stream(view, self._share, shuffle=topology.shuffle)
+            self._stream = Places(topology.stride)
+        else:
+            if self._view is None:
+                self._view = self._map(self._edition)
+            self._stream = Stream(self._view, self._shares[consumer], topology, topology.stride)
+        self._stream.go_to(self._position)
+        self._stream_of = consumer
 
     def _map(self, edition: Edition) -> TableView:
         from dataset_rt._native import Runtime

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import is_
 from pathlib import Path
 from types import FunctionType
@@ -19,7 +19,8 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from dataset_rt._sample import CachedSample
 from dataset_rt._torch.artifacts import Folder
-from dataset_rt._torch.consumer import Batch, Consumer, Edition, Reading
+from dataset_rt._torch.consumer import Batch, Consumer, Edition, Pass, Reading, read_place, write_place
+from dataset_rt._torch.partition import Place, Topology
 from dataset_rt._torch.stream import Stream
 from dataset_rt.exceptions import ForkedProcessError
 
@@ -46,6 +47,14 @@ class DatasetView(IterableDataset[CachedSample]):
     def __len__(self) -> int:
         return len(self._dataset)
 
+    def state_dict(self) -> dict[str, Any]:
+        """The dataset's state: where its newest iterator is."""
+        return self._dataset.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Have the next pass go on from there."""
+        self._dataset.load_state_dict(state)
+
 
 class Parent:
     """What only the training process has: the open tables that loading processes refer to, and the folder that they map.
@@ -69,17 +78,45 @@ class Parent:
         known = self._views.keys() - {edition.since}
         self._streams = {key: stream for key, stream in self._streams.items() if key[0] in known}
 
-    def read(self, since: int, worker: int, position: int, count: int) -> list[CachedSample]:
+    def view(self, since: int) -> TableView:
+        """The table of an edition."""
+        return self._views[since][1]
+
+    def read(self, since: int, share: int, position: int, count: int) -> list[CachedSample]:
         """The samples that a loading process read, from here."""
-        stream = self._streams.get((since, worker))
+        edition, view = self._views[since]
+        topology = edition.topology
+        # One stream that several processes take turns in comes together again here.
+        key, stride = (since, share), None
+        if topology.partition == "stream":
+            key, stride = (since, 0), topology.step
+        stream = self._streams.get(key)
         if stream is None:
-            edition, view = self._views[since]
-            stream = Stream(view, edition.topology.shares()[worker], shuffle=edition.topology.shuffle)
-            self._streams[since, worker] = stream
+            stream = self._streams[key] = Stream(view, topology.shares()[share], topology, stride)
         return stream.take_at(position, count)
 
 
 _parents: weakref.WeakValueDictionary[str, Parent] = weakref.WeakValueDictionary()
+
+
+class Run:
+    """A pass that was begun: what it goes on from, and what was delivered of it since then.
+
+    Args:
+        topology: Who reads what in it.
+        place: Where it goes on.
+
+    Attributes:
+        delivered: Batches, or exceptions in place of them, that the caller has had.
+    """
+
+    def __init__(self, topology: Topology, place: Place) -> None:
+        self.topology, self.place = topology, place
+        self.delivered = 0
+
+    def now(self) -> Place:
+        """Where the next batch is."""
+        return self.topology.after(self.place, self.delivered)
 
 
 class LoaderDataset(IterableDataset[Any]):
@@ -108,6 +145,8 @@ class LoaderDataset(IterableDataset[Any]):
         self.reading, self.edition, self.transform, self.token = reading, edition, transform, parent.token
         self.parent: Parent | None = parent
         self.passes = 0
+        self.place, self._place_of = edition.topology.beginning(), 0
+        self.run: Run | None = None
         self._pid = os.getpid()
         self._home: Path | None = None if parent.folder is None else parent.folder.path
         self._consumer: Consumer | None = Consumer(reading, edition, None, None, view=view)
@@ -120,7 +159,7 @@ class LoaderDataset(IterableDataset[Any]):
     def __getstate__(self) -> dict[str, Any]:
         """What a loading process needs."""
         state = self.__dict__.copy()
-        state.update(parent=None, _consumer=None, current=None, _pid=None)
+        state.update(parent=None, run=None, _consumer=None, current=None, _pid=None)
         return state
 
     def replace(self, edition: Edition, view: TableView) -> None:
@@ -140,25 +179,104 @@ class LoaderDataset(IterableDataset[Any]):
             _readers[self.token] = self
         return self._consumer
 
-    def batches(self) -> Iterator[Batch]:
+    def view(self) -> TableView:
+        """The table that the next pass reads."""
+        assert self.parent is not None
+        return self.parent.view(self.edition.since)
+
+    def position(self) -> int:
+        """Where the stream of the training process goes on."""
+        return self.consumer().position
+
+    def go_on(self, run: Run, *, jump: bool) -> None:
+        """Say where the next pass goes on, here or in loading processes.
+
+        Args:
+            run: The pass.
+            jump: Whether it is another place than where the training process is, if that reads itself.
+
+        Raises:
+            StorageError: Processes that are alive could not be told.
+        """
+        self.run, self.place, self._place_of = run, run.place, self.passes
+        if self.reading.persistent:
+            assert self._home is not None, "loading processes have a folder"
+            write_place(self._home, self.passes, run.place)
+        elif jump and not run.topology.num_workers:
+            self.consumer().go_to(run.place)
+
+    def batches(self) -> _Batches:
         """Begin the next pass; nothing is opened or read before the first step."""
         number = self.passes
-        self.passes += 1
-        return self._pass(number)
+        loads_itself = not self.edition.topology.num_workers
+        if loads_itself or self.parent is None:
+            self.passes += 1
+        place = self.place if number == self._place_of or not self.reading.persistent else None
+        return _Batches(self, number, place, self.run if loads_itself else None)
 
-    def _pass(self, number: int) -> Iterator[Batch]:
-        yield from self.consumer().begin(number)
+    def begin(self, number: int, place: Place | None) -> Pass:
+        """Begin a pass, from a place or from that which the training process left word of."""
+        if place is None:
+            assert self._home is not None
+            place = read_place(self._home, number)
+        return self.consumer().begin(number, place)
 
     def __iter__(self) -> Iterator[Any]:
-        return self._samples(self.batches())
+        return _Samples(self, self.batches())
 
-    def _samples(self, batches: Iterator[Batch]) -> Iterator[Any]:
-        for batch in batches:
-            self.current = batch
-            if self.transform is None:
-                yield from batch.samples
-            else:
-                yield from map(self.transform, batch.samples)
+
+class _Batches:
+    """A pass of this process, begun with its first step. In the training process what it gives is delivered."""
+
+    def __init__(self, dataset: LoaderDataset, number: int, place: Place | None, run: Run | None) -> None:
+        self._dataset, self._number, self._place, self._run = dataset, number, place, run
+        self._pass: Iterator[Batch] | None = None
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __next__(self) -> Batch:
+        if self._pass is None:
+            self._pass = iter(())  # what cannot be begun is at its end
+            self._pass = self._dataset.begin(self._number, self._place)
+        try:
+            batch = next(self._pass)
+        except StopIteration:
+            raise
+        except Exception:
+            self._count()
+            raise
+        self._count()
+        return batch
+
+    def _count(self) -> None:
+        if self._run is not None:
+            self._run.delivered += 1
+
+
+class _Samples:
+    """A pass sample by sample, as torch wants it. When one is an exception, the rest of its batch is left out."""
+
+    def __init__(self, dataset: LoaderDataset, batches: _Batches) -> None:
+        self._dataset, self._batches = dataset, batches
+        self._pending: Iterator[Any] = iter(())
+
+    def __iter__(self) -> _Samples:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._pending)
+        except StopIteration:
+            pass
+        except BaseException:
+            self._pending = iter(())
+            raise
+        batch = next(self._batches)
+        self._dataset.current = batch
+        transform = self._dataset.transform
+        self._pending = iter(batch.samples) if transform is None else map(transform, batch.samples)
+        return next(self)
 
 
 _readers: weakref.WeakValueDictionary[str, LoaderDataset] = weakref.WeakValueDictionary()
@@ -204,9 +322,8 @@ class CollateInWorker:
         return result
 
     def _stored(self, reader: LoaderDataset, batch: Batch, kind: type) -> Stored:
-        info = get_worker_info()
-        assert info is not None
-        return Stored((self._token, kind, reader.consumer().edition.since, info.id, batch.position, len(batch.samples)))
+        since = reader.consumer().edition.since
+        return Stored((self._token, kind, since, batch.share, batch.position, len(batch.samples)))
 
 
 def kept_as(collate: object) -> type | None:

@@ -8,21 +8,22 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import traceback
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch.utils.data import DataLoader, default_collate
 
 from dataset_rt._native import Runtime
-from dataset_rt._torch import distributed, options
+from dataset_rt._torch import distributed, options, state
 from dataset_rt._torch.artifacts import Folder
-from dataset_rt._torch.consumer import TABLE_FILE, Batch, Edition, Reading, edition_folder, editions, write_topology
-from dataset_rt._torch.data import CollateInWorker, LoaderDataset, Parent, StartThenInit, kept_as
+from dataset_rt._torch.consumer import TABLE_FILE, Edition, Reading, edition_folder, editions, write_topology
+from dataset_rt._torch.data import CollateInWorker, LoaderDataset, Parent, Run, StartThenInit, kept_as
 from dataset_rt._torch.events import emit
-from dataset_rt._torch.partition import Topology
+from dataset_rt._torch.partition import Place, Topology
 from dataset_rt.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -45,21 +46,26 @@ class DatasetLoader(DataLoader[T]):
 
     def __init__(self, snapshot: Snapshot, **arguments: Any) -> None:
         self._snapshot = snapshot
+        self._living: _Delivered | None = None
         super().__init__(snapshot.dataset, **arguments)
 
     def __iter__(self) -> Any:
         """Begin a pass; where the stream goes on, and when it begins again, is said at `to_torch_dataloader`."""
         self._snapshot.warn_if_outdated()
-        if self.num_workers:
-            passes = super().__iter__()
-            self._snapshot.dataset.passes += 1  # as each loading process has counted
-            return passes
-        if self.pin_memory:
-            return super().__iter__()
-        return _Pass(self._snapshot.dataset, self.collate_fn, len(self))
+        run = self._snapshot.begin()
+        if not self.num_workers:
+            return super().__iter__() if self.pin_memory else _Pass(self._snapshot.dataset, self.collate_fn, run)
+        batches = super().__iter__()
+        self._snapshot.dataset.passes += 1  # as each loading process has counted
+        # Processes that live on have one iterator, as torch has it: an earlier pass ends with the next.
+        delivered = self._living if self.persistent_workers and self._living is not None else _Delivered(batches)
+        delivered.run = run
+        if self.persistent_workers:
+            self._living = delivered
+        return delivered
 
     def __len__(self) -> int:
-        """Batches of a pass."""
+        """Batches of a whole pass, also where the next one is the rest of one."""
         return self._snapshot.dataset.edition.topology.num_batches
 
     def refresh(self, dataset: CachedDataset) -> None:
@@ -81,19 +87,92 @@ class DatasetLoader(DataLoader[T]):
         """
         self._snapshot.refresh(dataset)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Say where the loader is: behind the last batch of its newest pass that the caller has had.
+
+        What loading processes have ready beyond that does not count. Before the first pass, after `load_state_dict` and after
+        `refresh` it is where the next pass begins. With several training processes that keep step, all have the same state.
+
+        Returns:
+            A dict that fits into JSON, under 4 KiB for up to a hundred loading processes whatever the data: the plan, as in the
+            state of a dataset; who reads what (`partition`, `samples` of a pass, `batch_size`, `drop_last`, `ranks`, `repeats`);
+            `pass` (passes before this one since the table was set), `delivered` (batches of it, 0 when it is complete),
+            `position` (samples of all ranks that came before), and `consumers` (what each consumer of a rank has behind it, in
+            samples; None with `worker_partition="stream"`).
+
+        Raises:
+            InvalidInputError: In the middle of a pass with `in_order=False`: what came does not say what is left.
+
+        Source: docs/explanation/loading.md, "Stop and go on".
+        """
+        return self._snapshot.state_dict(in_order=getattr(self, "in_order", True))
+
+    def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
+        """Go on from a place in the stream with the next `iter(loader)`, which yields what is left of the pass.
+
+        Make the loader as the one was made that the state is of, with the same seed and table: a state does not set them. Later
+        passes are whole, and `len(loader)` is the length of a whole one. Living processes follow. Every rank loads the same state.
+
+        With `worker_partition="stream"` batch size, ranks and loading processes may be others. Between passes that is all; within
+        a pass, what is left of it must be whole steps of the new ranks and batch size, as it always is when their product, the
+        global batch size, stays. Otherwise ranks, batch size and the number of consumers must be the same.
+
+        Args:
+            state: What `state_dict` of a loader returned, in any process and on any rank.
+            strict: Refuse the state of a loader that would go on differently. Otherwise go on by position, as nearly as whole
+                batches allow.
+
+        Raises:
+            InvalidInputError: It is not such a state (also a ValueError).
+            StateMismatchError: It is of another loader; the message says what differs. The loader is then as it was.
+        """
+        self._snapshot.load_state_dict(state, strict=strict)
+
+
+class _Delivered:
+    """A pass of loading processes, which counts what torch hands out."""
+
+    run: Run
+
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> _Delivered:
+        return self
+
+    def __len__(self) -> int:
+        return _batches_left(self.run)
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            raise
+        except Exception as error:
+            # An exception in place of a batch is raised again by what carried it here; others, that a process died say, are not.
+            if any(frame.f_code.co_name == "reraise" for frame, _ in traceback.walk_tb(error.__traceback__)):
+                self.run.delivered += 1
+            raise
+        self.run.delivered += 1
+        return batch
+
+
+def _batches_left(run: Run) -> int:
+    return run.topology.num_batches - run.place.delivered
+
 
 class _Pass:
     """One pass in the training process itself: whole batches, without torch's step per sample."""
 
-    def __init__(self, dataset: LoaderDataset, collate: Any, length: int) -> None:
-        self._dataset, self._collate, self._length = dataset, collate, length
-        self._batches: Iterator[Batch] = dataset.batches()
+    def __init__(self, dataset: LoaderDataset, collate: Any, run: Run) -> None:
+        self._dataset, self._collate, self._run = dataset, collate, run
+        self._batches = dataset.batches()
 
     def __iter__(self) -> _Pass:
         return self
 
     def __len__(self) -> int:
-        return self._length
+        return _batches_left(self._run)
 
     def __next__(self) -> Any:
         samples: list[Any] = next(self._batches).samples
@@ -131,6 +210,9 @@ class Snapshot:
         self._runtime: Runtime | None = None
         view = self._view(source)
         topology = self._topology(view, asked.samples)
+        self._digests: state.Digests | None = None
+        self._run: Run | None = None
+        self._next = topology.beginning()
         self.folder = Folder(asked.work_dir) if asked.num_workers or asked.work_dir is not None else None
         try:
             if self.folder is not None:
@@ -152,6 +234,55 @@ class Snapshot:
         """Leave nothing behind: there will be no loader."""
         if self.folder is not None:
             self.folder.discard()
+
+    @property
+    def _topology_now(self) -> Topology:
+        return self.dataset.edition.topology
+
+    def begin(self) -> Run:
+        """Begin a pass: where the last one ended or was given up, or where the loader was told to go on."""
+        place = self._place()
+        if self._run is not None and place.delivered:
+            place = self._run.topology.next_pass(place)
+        run = Run(self._topology_now, place)
+        self.dataset.go_on(run, jump=self._run is None)
+        self._run = run
+        return run
+
+    def _place(self) -> Place:
+        """Where the next batch is."""
+        if self._run is None:
+            return self._next
+        place = self._run.now()
+        topology = self._run.topology
+        if topology.num_workers:
+            return place
+        # Here passes may share the stream, and what is in it counts.
+        position = self.dataset.position()
+        if topology.partition == "stream":
+            position -= topology.rank * topology.batch_size
+        return Place(place.passes, place.delivered, (position,))
+
+    def state_dict(self, *, in_order: bool) -> dict[str, Any]:
+        """As `DatasetLoader.state_dict`."""
+        place = self._place()
+        if place.delivered and not in_order:
+            raise InvalidInputError(
+                "with in_order=False batches overtake each other, and those that came do not say which are left; save the state "
+                "between passes",
+                kind="invalid-state",
+            )
+        return state.dump(self._topology_now, self._plan_digests(), place)
+
+    def load_state_dict(self, saved: Mapping[str, Any], *, strict: bool) -> None:
+        """As `DatasetLoader.load_state_dict`."""
+        self._next = state.load(saved, self._topology_now, self._plan_digests(), strict=strict)
+        self._run = None
+
+    def _plan_digests(self) -> state.Digests:
+        if self._digests is None:
+            self._digests = state.Digests(*self.dataset.view().digests())
+        return self._digests
 
     def warn_if_outdated(self) -> None:
         """Tell once that the dataset has got another table than the loader has."""
@@ -185,6 +316,7 @@ class Snapshot:
             folder = self._publish(source, view, topology, since)
         self._watch(source)
         self.dataset.replace(Edition(since, folder, topology), view)
+        self._run, self._next, self._digests = None, topology.beginning(), None
         self.tell("loader_refreshed")
 
     def tell(self, event: str) -> None:
@@ -248,8 +380,9 @@ class Snapshot:
             rank=self.world.rank,
             num_workers=asked.num_workers,
             partition=asked.worker_partition,
-            shuffle=asked.shuffle,
+            order=asked.order,
             seed=self.seed,
+            repeats=asked.num_workers > 0 and not asked.persistent_workers and asked.worker_partition != "stream",
         )
 
     def _write(self, folder: Path, source: CachedDataset, view: TableView, topology: Topology) -> None:
@@ -317,10 +450,10 @@ def build(source: CachedDataset, **arguments: Any) -> DatasetLoader[Any]:
         snapshot.discard()
         raise
     snapshot.warn_about_budget()
-    if asked.num_workers and not asked.persistent_workers:
+    if snapshot.dataset.edition.topology.repeats:
         warnings.warn(
-            "persistent_workers=False starts the stream anew in each pass, so that every pass yields the same samples; "
-            'with "auto" or True it goes on',
+            "persistent_workers=False starts the streams anew in each pass, so that every pass yields the same samples; "
+            'with "auto" or True they go on, and worker_partition="stream" goes on with any processes',
             stacklevel=3,
         )
     snapshot.tell("loader_ready")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypedDict, cast
 
 from dataset_rt._torch import budgets
-from dataset_rt._torch.partition import PARTITIONS, Partition
+from dataset_rt._torch.partition import ORDERS, PARTITIONS, Order, Partition
 from dataset_rt.exceptions import CacheNotFoundError, InvalidInputError
 
 MAX_SAMPLES = min(sys.maxsize, 2**53)
@@ -31,6 +31,7 @@ class LoaderOptions(TypedDict, total=False):
     """The arguments of `to_torch_dataloader` beside the two functions, for its overloads."""
 
     shuffle: bool
+    order: Order | None
     seed: int | Literal["random"]
     samples_per_epoch: int | None
     worker_partition: Partition | None
@@ -65,6 +66,7 @@ class Options:
     sample_transform_fn: Callable[[Any], Any] | None
     collate_fn: Callable[[Any], Any] | None
     shuffle: bool
+    order: Order
     seed: int | None
     samples: int
     samples_given: bool
@@ -92,6 +94,7 @@ def resolve(
     sample_transform_fn: object,
     collate_fn: object,
     shuffle: object,
+    order: object,
     seed: object,
     samples_per_epoch: object,
     worker_partition: object,
@@ -125,6 +128,13 @@ def resolve(
     assert (
         isinstance(shuffle, bool) and isinstance(drop_last, bool) and isinstance(pin_memory, bool) and isinstance(verbose, bool)
     )
+    if order is None:
+        order = "weighted" if shuffle else "sequential"
+    if type(order) is not str or order not in ORDERS:
+        _refuse("order", f"must be one of {', '.join(ORDERS)}, or None", order)
+    if order != "sequential" and not shuffle:
+        _refuse("order", "is the table's with shuffle=False", order)
+    shuffle = order != "sequential"
     batch_size = _count("batch_size", batch_size, 1, sys.maxsize)
     given = samples_per_epoch is not None
     samples = pass_length(samples_per_epoch if given else epoch_len)
@@ -133,7 +143,8 @@ def resolve(
         if not shuffle:
             _refuse("seed", "is for shuffle=True alone: table order has nothing to draw", seed)
     if worker_partition is None:
-        worker_partition = "replicate" if shuffle else "split"
+        defaults: dict[Order, Partition] = {"weighted": "replicate", "sequential": "split", "permutation": "stream"}
+        worker_partition = defaults[order]
     if type(worker_partition) is not str or worker_partition not in PARTITIONS:
         _refuse("worker_partition", f"must be one of {', '.join(PARTITIONS)}, or None", worker_partition)
     functions = {"sample_transform_fn": sample_transform_fn, "collate_fn": collate_fn, "worker_init_fn": worker_init_fn}
@@ -141,6 +152,10 @@ def resolve(
         if function is not None and not callable(function):
             _refuse(name, "must be callable, or None", function)
     extra = _extra(dataloader_kwargs)
+    if worker_partition == "stream" and extra.get("in_order") is False:
+        _refuse("dataloader_kwargs", 'cannot have in_order=False with worker_partition="stream", which is an order', extra)
+    if order == "permutation" and worker_partition != "stream":
+        _refuse("worker_partition", 'must be "stream" for a permutation, which is one of all rows', worker_partition)
 
     ranks = budgets.local_ranks(world_size)
     auto = [value for value in (num_workers, native_num_workers) if type(value) is str and value == "auto"]
@@ -178,6 +193,7 @@ def resolve(
         sample_transform_fn=sample_transform_fn,  # type: ignore[arg-type]
         collate_fn=collate_fn,  # type: ignore[arg-type]
         shuffle=shuffle,
+        order=order,
         seed=seed if isinstance(seed, int) else None,
         samples=samples,
         samples_given=given,

@@ -1,8 +1,8 @@
-"""Who reads how many samples of which rows: ranks first, then their loading processes. Arithmetic only.
+"""Who reads how many samples of which rows, and where they go on: ranks first, then their loading processes. Arithmetic only.
 
 Words: *rows* is the length of the active table, *samples* the global number of samples of a pass before batching, a *budget*
 what one rank gets of them, a *quota* what one loading process gets of that. A *consumer* is a loading process, or the training
-process where it loads itself.
+process where it loads itself. A *step* is one batch on each rank.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Literal, NamedTuple
 
 from dataset_rt._torch.seeds import consumer_seed
 
-Partition = Literal["split", "replicate"]
-PARTITIONS: tuple[Partition, ...] = ("split", "replicate")
+Order = Literal["weighted", "sequential", "permutation"]
+ORDERS: tuple[Order, ...] = ("weighted", "sequential", "permutation")
+Partition = Literal["split", "replicate", "stream"]
+PARTITIONS: tuple[Partition, ...] = ("split", "replicate", "stream")
 
 
 class Span(NamedTuple):
@@ -44,6 +46,35 @@ class Share(NamedTuple):
         return sum(stop - start for start, stop in self.rows)
 
 
+class Place(NamedTuple):
+    """Where a loader goes on.
+
+    Attributes:
+        passes: Passes before this one, since the table was set.
+        delivered: Batches of this pass that each rank has had; never all of them, unless a pass has none.
+        positions: Where the consumers of a rank go on, in samples of their own streams, the same on all ranks. With `stream` it
+            is one number: where the next step begins, in samples of all ranks.
+    """
+
+    passes: int
+    delivered: int
+    positions: tuple[int, ...]
+
+
+class Part(NamedTuple):
+    """What one loading process does in what is left of a pass.
+
+    Attributes:
+        share: The consumer whose share it reads.
+        position: Where it begins, in samples of that stream.
+        samples: How many it gives.
+    """
+
+    share: int
+    position: int
+    samples: int
+
+
 @dataclass(frozen=True)
 class Topology:
     """Everything that decides who reads what.
@@ -56,9 +87,10 @@ class Topology:
         world_size: Training processes.
         rank: Which of them this is.
         num_workers: Loading processes of each; 0 when it loads itself.
-        partition: Whether consumers divide the rows.
-        shuffle: Whether rows are drawn by weight.
+        partition: Whether consumers divide the rows, have all of them each, or take turns in one stream.
+        order: How rows are drawn.
         seed: The loader's seed, the same on all ranks; unused in table order.
+        repeats: Whether every pass begins at the first sample, with processes that do not live on.
     """
 
     rows: int
@@ -69,8 +101,24 @@ class Topology:
     rank: int
     num_workers: int
     partition: Partition
-    shuffle: bool
+    order: Order
     seed: int
+    repeats: bool = False
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether rows come in another order than the table's."""
+        return self.order != "sequential"
+
+    @property
+    def step(self) -> int:
+        """Samples of all ranks in a step."""
+        return self.world_size * self.batch_size
+
+    @property
+    def stride(self) -> int | None:
+        """How far apart the batches of a consumer begin in the one stream; None where it has a stream of its own."""
+        return self.consumers * self.step if self.partition == "stream" else None
 
     @property
     def consumers(self) -> int:
@@ -81,7 +129,9 @@ class Topology:
     def budget(self) -> int:
         """Samples of each rank in a pass: rounded up, or down to whole batches when incomplete ones are dropped."""
         if self.drop_last:
-            return self.samples // (self.world_size * self.batch_size) * self.batch_size
+            return self.samples // self.step * self.batch_size
+        if self.partition == "stream":
+            return -(-self.samples // self.step) * self.batch_size
         return -(-self.samples // self.world_size)
 
     @property
@@ -98,6 +148,51 @@ class Topology:
         """What each consumer of this rank reads."""
         return shares(self)
 
+    def beginning(self, passes: int = 0) -> Place:
+        """The place before the first sample."""
+        return Place(passes, 0, (0,) * (1 if self.partition == "stream" else self.consumers))
+
+    def after(self, place: Place, batches: int) -> Place:
+        """The place behind some more batches of a pass; behind its last one, that is the beginning of the next pass.
+
+        Args:
+            place: Where the pass was begun, or gone on with.
+            batches: Batches of each rank since then, no more than the pass has left.
+        """
+        delivered = place.delivered + batches
+        if self.partition == "stream":
+            positions: tuple[int, ...] = (place.positions[0] + batches * self.step,)
+        else:
+            quota = [share.quota for share in self.shares()]
+            given = [self._given(quota, count) for count in (place.delivered, delivered)]
+            positions = tuple(position + after - before for position, before, after in zip(place.positions, *given, strict=True))
+        if delivered < self.num_batches:
+            return Place(place.passes, delivered, positions)
+        return self.next_pass(Place(place.passes, 0, positions))
+
+    def next_pass(self, place: Place) -> Place:
+        """Where the pass after that of a place begins, be it complete or given up."""
+        if self.repeats:
+            return self.beginning(place.passes + 1)
+        return Place(place.passes + 1, 0, place.positions)
+
+    def part(self, place: Place, process: int) -> Part:
+        """What a loading process does, so that torch, which asks them in turn from the first on, gets the next batch first."""
+        if self.partition == "stream":
+            batches = len(range(process, self.num_batches - place.delivered, self.consumers))
+            position = place.positions[0] + process * self.step + self.rank * self.batch_size
+            return Part(process, position, batches * self.batch_size)
+        quota = [share.quota for share in self.shares()]
+        given, turn = turns([-(-samples // self.batch_size) for samples in quota], place.delivered)
+        share = (process + turn) % self.consumers
+        done = min(quota[share], given[share] * self.batch_size)
+        return Part(share, place.positions[share], quota[share] - done)
+
+    def _given(self, quota: list[int], batches: int) -> list[int]:
+        """Samples of each consumer in the first `batches` batches of a pass."""
+        given, _ = turns([-(-samples // self.batch_size) for samples in quota], batches)
+        return [min(samples, count * self.batch_size) for samples, count in zip(quota, given, strict=True)]
+
 
 def quotas(budget: int, batch_size: int, consumers: int) -> list[int]:
     """Divide a rank's samples: whole batches, earlier consumers one more, the remainder to the last one that has work."""
@@ -110,19 +205,47 @@ def quotas(budget: int, batch_size: int, consumers: int) -> list[int]:
     return result + [0] * (consumers - active)
 
 
+def turns(batches: list[int], count: int) -> tuple[list[int], int]:
+    """Take turns, without those who have no more, as torch does with its processes.
+
+    Args:
+        batches: How many each consumer has; those of consumers with work differ by one at most.
+        count: How many are taken, no more than there are.
+
+    Returns:
+        How many each one gave, and who comes next; the first consumer when nobody has more.
+    """
+    working = [number for number in batches if number]
+    rounds = min(*working, count // len(working)) if working else 0
+    given = [min(rounds, number) for number in batches]
+    left, turn = count - sum(given), 0
+    while left:
+        if given[turn] < batches[turn]:
+            given[turn] += 1
+            left -= 1
+        turn = (turn + 1) % len(batches)
+    waiting = [(turn + ahead) % len(batches) for ahead in range(len(batches))]
+    return given, next((each for each in waiting if given[each] < batches[each]), 0)
+
+
 def shares(topology: Topology) -> tuple[Share, ...]:
     """What each consumer of a rank reads.
 
     In table order and split, a pass over exactly the table gives each consumer the rows of its own batches: the table's rows one
     after another, beginning again at its head where ranks are padded. Rows that are left over when incomplete batches are
     dropped are dealt out behind those, so that a later pass reads them. Any other number of samples divides the rows evenly.
-    Shuffled, the rows are divided in proportion to what is drawn from them.
+    Shuffled, the rows are divided in proportion to what is drawn from them. In one stream, every consumer has all rows and the
+    loader's own seed, and they differ by the steps that they take.
 
     Source: docs/explanation/loading.md.
     """
     rows, budget, rank, world = topology.rows, topology.budget, topology.rank, topology.world_size
     whole = (Span(0, rows),)
     spans: list[tuple[Span, ...]]
+    if topology.partition == "stream":
+        quota = [topology.part(topology.beginning(), process).samples for process in range(topology.consumers)]
+        seed = topology.seed if topology.shuffle else 0
+        return tuple(Share(samples, whole, seed) if samples else Share(0, ()) for samples in quota)
     if topology.partition == "replicate":
         quota = quotas(budget, topology.batch_size, min(topology.consumers, rows))
         spans = [whole] * len(quota)

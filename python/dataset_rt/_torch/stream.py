@@ -1,4 +1,4 @@
-"""From a share of the rows to samples: the endless stream of one consumer."""
+"""From a share of the rows to samples: the endless stream of one consumer, or its batches of the one that all share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dataset_rt._native import SampleIterator, TableView
     from dataset_rt._sample import CachedSample
-    from dataset_rt._torch.partition import Share
+    from dataset_rt._torch.partition import Share, Topology
 
 _ENDLESS = 2**63 - 1  # positions; nobody gets so far
 
@@ -17,34 +17,49 @@ _ENDLESS = 2**63 - 1  # positions; nobody gets so far
 class Places:
     """The places of a stream without its samples, for a process whose batches another one reads.
 
+    Args:
+        stride: As a `Stream`'s.
+
     Attributes:
-        position: Places handed out.
+        position: As a `Stream`'s.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stride: int | None) -> None:
+        self._stride = stride
         self.position = 0
 
     def take(self, count: int) -> list[None]:
         """The next places: nothing but their number."""
-        self.position += count
+        self.position += self._stride or count
         return [None] * count
+
+    def go_to(self, position: int) -> None:
+        """As a `Stream`'s."""
+        self.position = position
 
 
 class Stream:
     """Samples of a share, one after another, from any place on. Threads may share it: each sample goes to one of them.
 
+    Args:
+        view: The table.
+        share: What is read of it.
+        topology: How it is drawn from.
+        stride: In the one stream of all consumers, how far apart batches begin; they are taken whole.
+
     Attributes:
-        position: Samples handed out, or left behind as unreadable.
+        position: Where the next sample is: samples handed out, or left behind as unreadable, or others' in the one stream.
     """
 
-    def __init__(self, view: TableView, share: Share, *, shuffle: bool) -> None:
+    def __init__(self, view: TableView, share: Share, topology: Topology, stride: int | None) -> None:
         self._view, self._spans = view, share.rows
-        if shuffle and share.permute is not None:
+        if share.permute is not None:
             (span,) = share.rows
             self._view = view.subset(span.start, span.stop, permute=share.permute)
-        self._plan = self._view.plan("weighted" if shuffle else "sequential", share.seed)
-        self._endless = shuffle or (share.population == view.num_rows and len(share.rows) == 1)
+        self._plan = self._view.plan(topology.order, share.seed)
+        self._endless = topology.shuffle or (share.population == view.num_rows and len(share.rows) == 1)
         self._population = share.population
+        self._piece, self._stride = topology.batch_size, stride
         self._lock = threading.Lock()
         self._source: SampleIterator | None = None
         self.position = 0
@@ -66,7 +81,7 @@ class Stream:
         """Samples from a place on; reading ahead serves those who go on where they stopped.
 
         Args:
-            position: Samples before the first one.
+            position: Where the first one is.
             count: How many.
 
         Raises:
@@ -74,9 +89,21 @@ class Stream:
             StorageError: As `take`.
         """
         with self._lock:
-            if position != self.position:
-                self.position, self._source = position, None
+            self._go_to(position)
             return self._take(count)
+
+    def go_to(self, position: int) -> None:
+        """Go on from another place.
+
+        Args:
+            position: As `take_at`.
+        """
+        with self._lock:
+            self._go_to(position)
+
+    def _go_to(self, position: int) -> None:
+        if position != self.position:
+            self.position, self._source = position, None
 
     def _take(self, count: int) -> list[CachedSample]:
         samples: list[CachedSample] = []
@@ -89,16 +116,19 @@ class Stream:
                     self._source = None
                 samples += more
         except Exception:
-            self.position, self._source = self.position + count, None
+            self.position, self._source = self.position + (self._stride or count), None
             raise
         except BaseException:  # an interrupt: nothing was handed out
             self._source = None
             raise
-        self.position += count
+        self.position += self._stride or count
         return samples
 
     def _iterate(self, position: int) -> SampleIterator:
         """An iterator from a place on: to no end, or to the end of the rows that follow one another there."""
+        if self._stride is not None:
+            pieces = max(1, (_ENDLESS - position) // self._stride)
+            return self._view.iter(self._plan, position, pieces * self._piece, piece=self._piece, stride=self._stride)
         if self._endless:
             return self._view.iter(self._plan, position, _ENDLESS - position)
         ahead = position % self._population
