@@ -75,6 +75,7 @@ impl WeightedOrder {
         let mut bytes = [[0; 8]; BATCH];
         let mut keys: Vec<(u64, u32)> = Vec::with_capacity(self.weights.len());
         for weights in self.weights.chunks(BATCH) {
+            let bytes = &mut bytes[..weights.len()];
             stream.fill(bytes.as_flattened_mut());
             for (bytes, weight) in bytes.iter().zip(weights) {
                 keys.push((key(u64::from_le_bytes(*bytes), *weight), keys.len() as u32));

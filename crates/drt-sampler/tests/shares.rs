@@ -145,7 +145,7 @@ fn the_last_position_is_a_place_too() {
 fn rows_come_first_by_weight() {
     // Of two rows, the one with 3 of 4 comes first in 3 of 4 orders; of three, the whole order has its product of chances.
     let order = WeightedOrder::new([1.0, 2.0, 5.0], 11).unwrap();
-    let epochs = 40_000;
+    let epochs = 20_000;
     let mut counts = std::collections::BTreeMap::new();
     for epoch in 0..epochs {
         *counts.entry(order.first(epoch, 3)).or_insert(0.0) += 1.0;
