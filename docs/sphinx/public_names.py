@@ -53,7 +53,10 @@ def public_names() -> list[PublicName]:
         names.sort(key=lambda name, source=source: _place(name, source))
         for name in names:
             value = getattr(module, name)
-            doc = (value.__dict__.get("__doc__") or "") if isinstance(value, type) else assigned.get(name, ("", ""))[1]
+            if isinstance(value, (type, FunctionType)):
+                doc = (value.__dict__.get("__doc__") if isinstance(value, type) else value.__doc__) or ""
+            else:
+                doc = assigned.get(name, ("", ""))[1]
             if doc.startswith(f"{name}("):  # what named tuples and dataclasses say when nobody says anything
                 doc = ""
             found.append(PublicName(name, home, value, inspect.cleandoc(doc)))
@@ -61,7 +64,7 @@ def public_names() -> list[PublicName]:
 
 
 def _place(name: str, source: str) -> int:
-    found = re.search(rf"^(?:class {name}\b|{name}\b *[:=])", source, re.MULTILINE)
+    found = re.search(rf"^(?:(?:class|def) {name}\b|{name}\b *[:=])", source, re.MULTILINE)
     return found.start() if found else len(source)
 
 
@@ -152,6 +155,8 @@ def gaps() -> list[str]:
         if not public.doc:
             found.append(f"{label} has no docstring")
             continue
+        if isinstance(public.value, FunctionType):
+            found += method_gaps(label, public.value)
         if not isinstance(public.value, type):
             continue
         told = entries(sections(public.doc).get("Attributes", ""))
@@ -196,6 +201,8 @@ def as_rst() -> str:
             for name, method in own_methods(public.value):
                 kind = "property" if isinstance(method, property) else "method"
                 lines += [f"   .. auto{kind}:: {name}", ""]
+        elif isinstance(public.value, FunctionType):
+            lines += ["", f".. autofunction:: {public.name}", ""]
         else:
             expression, _ = assignments(importlib.import_module(f"dataset_rt.{module}"))[public.name]
             lines += ["", f".. py:data:: {public.name}", f"   :value: {' '.join(expression.split())}", ""]

@@ -497,9 +497,9 @@ class MixedShard(Generic[T_co]):
             TypeError: A number is not an integer.
             InvalidInputError: One is negative, the epoch has fewer steps, or there is no such epoch (also a ValueError).
         """
-        self._epoch, self._step = self.checked(epoch, step)
+        self._epoch, self._step = self._checked(epoch, step)
 
-    def checked(self, epoch: int, step: int) -> tuple[int, int]:
+    def _checked(self, epoch: int, step: int) -> tuple[int, int]:
         """An epoch and a step that there are, as plain ints.
 
         Raises:
@@ -532,9 +532,9 @@ class MixedShard(Generic[T_co]):
             CorruptCacheError: A sample cannot be read; all earlier ones came before.
             StorageError: The file system refused.
         """
-        return self.part(self._epoch, self._step, 0, 1)
+        return self._part(self._epoch, self._step, 0, 1)
 
-    def part(self, epoch: int, step: int, worker: int, num_workers: int) -> Iterator[T_co]:
+    def _part(self, epoch: int, step: int, worker: int, num_workers: int) -> Iterator[T_co]:
         """Yield the samples that one of several loading processes has of an epoch: every so-manieth batch.
 
         Args:

@@ -54,6 +54,23 @@ proptest! {
     }
 
     #[test]
+    fn what_came_before_a_position_is_counted_without_going_there(
+        shares in shares(),
+        seed: u64,
+        position in prop_oneof![0..2000_u64, 0..u64::MAX - 1000],
+    ) {
+        let mixture = Mixture::new(&shares, seed).unwrap();
+        let before = mixture.before(position);
+        prop_assert_eq!(before.iter().map(|count| u128::from(*count)).sum::<u128>(), u128::from(position));
+        let mut next = before;
+        for (component, index) in places(&mixture, position, 1000) {
+            prop_assert_eq!(index, next[component as usize]);
+            next[component as usize] += 1;
+        }
+        prop_assert_eq!(next, mixture.before(position + 1000));
+    }
+
+    #[test]
     fn a_place_alone_is_the_one_in_its_row(shares in shares(), seed: u64, position in 0..u64::MAX - 500) {
         let mixture = Mixture::new(&shares, seed).unwrap();
         for (position, place) in (position..).zip(places(&mixture, position, 300)) {

@@ -1,7 +1,7 @@
 """A rank's part of a mixture as torch's DataLoader takes it."""
 
 # Torch has types in parts only.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class MixedTorchDataset(IterableDataset[T_co]):
             TypeError: As for `MixedShard.set_epoch`.
             InvalidInputError: As for `MixedShard.set_epoch`.
         """
-        epoch, step = self._shard.checked(epoch, step)
+        epoch, step = self._shard._checked(epoch, step)
         self._next[0], self._next[1] = epoch, step
 
     def __iter__(self) -> Iterator[T_co]:
         info = get_worker_info()
         worker, num_workers = (0, 1) if info is None else (info.id, info.num_workers)
         epoch, step = int(self._next[0]), int(self._next[1])
-        return self._shard.part(epoch, step, worker, num_workers)
+        return self._shard._part(epoch, step, worker, num_workers)
