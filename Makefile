@@ -75,7 +75,7 @@ build: .venv/ready ## Compile the native module (release) into .venv
 demo: build ## Run the examples
 	@folder="$$(mktemp -d)"; trap 'rm -rf "$$folder"' EXIT; \
 	examples="quickstart digits"; \
-	if $(PYTHON) -c 'import torch' 2>/dev/null; then examples="$$examples torch_training torch_distributed"; fi; \
+	if $(PYTHON) -c 'import torch' 2>/dev/null; then examples="$$examples torch_training torch_distributed resume"; fi; \
 	for example in $$examples; do \
 	  echo "== examples/$$example.py"; \
 	  $(PYTHON) examples/$$example.py "$$folder"; \

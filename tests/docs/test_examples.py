@@ -68,6 +68,17 @@ def test_a_network_is_trained_on_digits(tmp_path: Path) -> None:
     assert accuracy[-1] > 0.9, output
 
 
+def test_a_run_that_was_stopped_sees_the_same_in_the_same_steps(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the example has a loader of PyTorch")
+    output = run_example("resume.py", tmp_path)
+    assert output.splitlines() == [
+        "stopped after step 17 with 2 loading processes",
+        "the last checkpoint is of step 15",
+        "went on to step 30 with none",
+        "the same numbers in the same steps as without a stop: True",
+    ]
+
+
 def test_two_ranks_share_the_numbers(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="the example has a process group of PyTorch")
     output = run_example("torch_distributed.py", tmp_path)

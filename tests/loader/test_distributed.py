@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'dataset-rt[torch]'")
 
-from support import drt, sources
+import drt_plan
+from support import drt, loading, sources
 from support.child import run_program
 
 pytestmark = [
@@ -111,3 +114,74 @@ def test_different_tables_are_refused_on_every_rank_and_the_old_one_stays(ranks:
     for rank in ranks:
         assert "different tables" in rank["refused"]
         assert sorted(map(tuple, rank["after"])) == sorted(map(tuple, rank["refreshed"]))
+
+
+TURNS = """
+import itertools, json, pathlib, sys, warnings
+import torch
+import torch.distributed as dist
+from support import drt, loading
+
+path, folder, arguments = sys.argv[1], pathlib.Path(sys.argv[2]), json.loads(sys.argv[3])
+ranks, workers, batch_size = arguments["topology"]
+
+def train(rank):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=ranks)
+    said = {"batches": []}
+    loaders = []
+    for order in ("weighted", "permutation"):
+        loaders.append(loading.loader(drt.open_dataset(path), order=order, shuffle=True, seed=7, worker_partition="stream",
+                                      batch_size=batch_size, num_workers=workers, multiprocessing_context="fork"))
+    for batches in loaders:
+        if arguments["state"]:
+            batches.load_state_dict(arguments["state"][batches.dataset.edition.topology.order])
+        taken = itertools.islice(itertools.chain.from_iterable(itertools.repeat(batches)), arguments["steps"])
+        said["batches"].append(list(taken))
+        dist.barrier()
+    said["states"] = {batches.dataset.edition.topology.order: batches.state_dict() for batches in loaders}
+    (folder / f"rank{rank}.json").write_text(json.dumps(said))
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    torch.multiprocessing.start_processes(train, nprocs=ranks, start_method="fork")
+"""
+
+
+def turns(
+    folder: Path, path: Path, topology: tuple[int, int, int], steps: int, state: Any = None
+) -> tuple[list[list[list[int]]], Any]:
+    """The first global batches of two loaders, of some ranks with some processes each and a batch size; and the states behind."""
+    folder.mkdir()
+    arguments = json.dumps({"topology": topology, "steps": steps, "state": state})
+    done = run_program(folder / "program.py", TURNS, str(path), str(folder), arguments)
+    assert done.returncode == 0, done.stderr
+    ranks = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(topology[0])]
+    assert all(rank["states"] == ranks[0]["states"] for rank in ranks)
+    found = []
+    for batches in zip(*(rank["batches"] for rank in ranks), strict=True):
+        found.append([[number for part in step for number in part] for step in zip(*batches, strict=True)])
+    return found, ranks[0]["states"]
+
+
+def test_one_stream_goes_on_with_other_ranks_and_processes(tmp_path: Path) -> None:
+    """Case A21, and the same global batches on any ranks and processes, drawn by weight too."""
+    path = drt.write(tmp_path / "caches", "mini", sources.mini(960))
+    first, states = turns(tmp_path / "two", path, (2, 2, 8), 20)
+    assert states["permutation"]["delivered"] == 20
+    then, states = turns(tmp_path / "four", path, (4, 1, 4), 45, states)
+    rules = {
+        "weighted": lambda at: drt_plan.multinomial(960, None, 7, at),
+        "permutation": lambda at: drt_plan.permutation(960, 7, at),
+    }
+    for (order, rule), begun, more in zip(rules.items(), first, then, strict=True):
+        options = {"order": order, "shuffle": True, "seed": 7, "worker_partition": "stream", "batch_size": 16}
+        last = loading.forked(drt.open_dataset(path), **options)
+        last.load_state_dict(states[order])
+        batches = [*begun, *more, *last]
+        assert len(batches) == 120
+        drawn = list(itertools.chain(*batches))
+        assert drawn == [rule(at) for at in range(1920)]
+        if order == "permutation":
+            assert sorted(drawn[:960]) == sorted(drawn[960:]) == list(range(960))
+    loading.end_processes()

@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import os
+import random
 import signal
 import sys
 import warnings
@@ -21,6 +22,7 @@ import drt_plan
 import polars as pl
 from dataset_rt import InvalidInputError, ReaderConfig, StateMismatchError
 from support import drt, loading, sources
+from support.child import run_script, start_script
 from support.loading import flat
 
 pytestmark = [pytest.mark.ours, pytest.mark.skipif(sys.platform != "linux", reason="forks")]
@@ -376,3 +378,78 @@ def test_the_plan_of_a_loader_is_described_as_that_of_a_dataset(weighted: Any) -
         dataset.update_metadata(weighted.get_metadata())
         batches = made(weighted, order=order, worker_partition="stream")
         assert batches.state_dict()["plan"] == dataset.state_dict()["plan"]
+
+
+# torchdata ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_torchdatas_loader_keeps_the_state_of_the_iterable_dataset(weighted: Any) -> None:
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader", reason="needs torchdata")
+
+    def dataset() -> Any:
+        opened = drt.open_dataset(weighted.cache_paths[0], seed=5, shuffle=True)
+        return torchdata.StatefulDataLoader(opened.to_torch_iterable_dataset(), batch_size=10, collate_fn=loading.numbers)
+
+    straight = dataset()
+    expected = [*straight, *straight, *straight]
+    found: list[Any] = []
+    state = json.loads(json.dumps(dataset().state_dict()))
+    for stop in (2, 3, 5, 9, 15):
+        batches = dataset()
+        batches.load_state_dict(state)
+        while len(found) < stop:
+            found += itertools.islice(batches, stop - len(found))
+        state = json.loads(json.dumps(batches.state_dict()))
+    assert found == expected
+
+
+def test_loaders_have_the_names_that_trainers_ask_for(weighted: Any) -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader.stateful", reason="needs torchdata")
+    assert isinstance(made(weighted), stateful.Stateful)
+    assert isinstance(weighted.to_torch_iterable_dataset(), stateful.Stateful)
+
+
+# killed ------------------------------------------------------------------------------------------------------------------------
+
+TRAINING = """
+import json, os, pathlib
+from support import drt, loading
+
+folder = pathlib.Path(ARGS["folder"])
+dataset = drt.open_dataset(ARGS["path"])
+batches = loading.loader(dataset, order="permutation", shuffle=True, seed=3, batch_size=4, num_workers=ARGS["workers"],
+                         multiprocessing_context="fork")
+consumed, saved = [], folder / "checkpoint.json"
+if saved.exists():
+    checkpoint = json.loads(saved.read_text())
+    consumed = checkpoint["consumed"]
+    batches.load_state_dict(checkpoint["loader"])
+while len(consumed) < ARGS["steps"]:
+    for batch in batches:
+        consumed.append(batch)
+        if len(consumed) % ARGS["every"] == 0:
+            fresh = folder / "fresh.json"
+            fresh.write_text(json.dumps({"consumed": consumed, "loader": batches.state_dict()}))
+            os.replace(fresh, saved)
+        print(len(consumed), flush=True)
+        if len(consumed) == ARGS["steps"]:
+            break
+report(consumed)
+if batches._iterator is not None:
+    batches._iterator._shutdown_workers()
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_from_its_last_checkpoint_as_if_nothing_had_been(weighted: Any, tmp_path: Path) -> None:
+    numbers = random.Random(8)
+    arguments = {"path": str(weighted.cache_paths[0]), "folder": str(tmp_path), "steps": 40, "every": 3}
+    for workers in (2, 0, 1):
+        process = start_script(TRAINING, {**arguments, "workers": workers})
+        assert process.stdout is not None
+        for _ in range(numbers.randrange(5, 14)):  # batches of this run until it is killed, at whatever it does then
+            assert process.stdout.readline()
+        process.kill()
+        process.communicate()
+    consumed = run_script(TRAINING, {**arguments, "workers": 0})
+    assert flat(consumed) == [drt_plan.permutation(45, 3, at) for at in range(160)]

@@ -111,7 +111,7 @@ class DatasetLoader(DataLoader[T]):
         """Go on from a place in the stream with the next `iter(loader)`, which yields what is left of the pass.
 
         Make the loader as the one was made that the state is of, with the same seed and table: a state does not set them. Later
-        passes are whole, and `len(loader)` is the length of a whole one. Living processes follow. Every rank loads the same state.
+        passes are whole, and `len(loader)` stays that of a whole one. Living processes follow. Every rank loads the same state.
 
         With `worker_partition="stream"` batch size, ranks and loading processes may be others. Between passes that is all; within
         a pass, what is left of it must be whole steps of the new ranks and batch size, as it always is when their product, the
