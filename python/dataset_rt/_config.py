@@ -112,7 +112,8 @@ class ReaderConfig(BaseModel, frozen=True, extra="forbid"):
             is given.
         validate_cache: Verify all checksums when opening, and compare each record with the metadata table when it is read.
         io: `"mmap"` maps payloads, the fastest on local disks. `"pread"` reads each record, for file systems whose files may
-            shrink or vanish while they are open: a mapped file that is truncated ends the process.
+            shrink or vanish while they are open: a mapped file that is truncated ends the process. Index and metadata are mapped
+            in both.
         profiler: Whether and where timings are stored. Exports do not keep it.
         order: Which row comes next. `"weighted"` draws by weight with replacement, as `shuffle=True` does. `"sequential"` goes
             through the table and around, as `shuffle=False` does. `"permutation"` gives each active row once per epoch of as

@@ -34,6 +34,7 @@ _WEIGHT = "weight"
 _SHOWN_COLUMNS = 20
 _SHOWN_CHARACTERS = 40
 _MAX_EPOCH_LEN = 2**63 - 1
+_MANY_CHUNKS = 1024
 
 
 class CachedDataset:
@@ -165,6 +166,12 @@ class CachedDataset:
 
         rows = "".join(f"<tr><td>{html.escape(text)}</td></tr>" for _, text in self._summary())
         return f"<table><thead><tr><th>CachedDataset</th></tr></thead><tbody>{rows}</tbody></table>"
+
+    def __copy__(self) -> Self:
+        """Another name for the same table and stream, with a `close` of its own."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
 
     def __reduce__(self) -> str | tuple[object, ...]:
         raise TypeError("a CachedDataset uses threads and files of this process and cannot be pickled; open it in each process")
@@ -701,7 +708,9 @@ def _deciding_columns(metadata: object, schema: list[tuple[str, str]]) -> pl.Dat
     if not (weight.dtype.is_integer() or weight.dtype.is_float()):
         _refuse(f"the column 'weight' has type {weight.dtype} and must be numeric")
     columns = [metadata[name] for name in (*_ID_COLUMNS, *expected)]
-    return pl.DataFrame([*columns, weight.cast(pl.Float64)])
+    deciding = pl.DataFrame([*columns, weight.cast(pl.Float64)])
+    # A chunk costs as much to take over as thousands of rows.
+    return deciding.rechunk() if deciding.n_chunks() > _MANY_CHUNKS else deciding
 
 
 def _warn_of_ignored_columns(table: pl.DataFrame, ignored: list[tuple[str, int, int, int, bool | int | float | str]]) -> None:

@@ -124,6 +124,7 @@ class Dataset:
 @final
 class PreparedTable: ...
 
+@final
 class TableView:
     @property
     def num_rows(self) -> int: ...
