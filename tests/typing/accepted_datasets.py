@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dataset_rt as drt
 import polars as pl
@@ -40,6 +41,14 @@ def tables_are_polars_frames(dataset: drt.CachedDataset) -> None:
     dataset.update_metadata(table.with_columns(weight=pl.lit(1.0)))
     dataset.set_samples_metadata(table)
     dataset.set_epoch_len(10)
+
+
+def loaders_go_on_from_states(dataset: drt.CachedDataset) -> None:
+    loader = dataset.to_torch_dataloader(order="permutation", worker_partition="stream", seed=1, collate_fn=len)
+    assert_type(loader.state_dict(), dict[str, Any])
+    loader.load_state_dict(loader.state_dict(), strict=False)
+    view = dataset.to_torch_iterable_dataset()
+    view.load_state_dict(view.state_dict())
 
 
 def exports_go_out_and_come_back(dataset: drt.CachedDataset, folder: Path) -> None:

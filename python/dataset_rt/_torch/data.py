@@ -42,7 +42,13 @@ class DatasetView(IterableDataset[CachedSample]):
                 "which divides the samples",
                 kind="forked",
             )
-        return iter(self._dataset)
+        return self._window()
+
+    def _window(self) -> Iterator[CachedSample]:
+        """Take a window with the first step: torchdata's loader makes iterators that it never uses."""
+        # `yield from` would close the iterator when this one is left, and give up the rest of the window.
+        for sample in self._dataset:  # noqa: UP028
+            yield sample
 
     def __len__(self) -> int:
         return len(self._dataset)
