@@ -436,9 +436,9 @@ class CachedDataset:
         """Make a `torch.utils.data.IterableDataset` of this dataset, for loading in the training process.
 
         Iterating it is iterating the dataset: each pass takes, with its first step, the next window of the stream, and its length
-        is the dataset's, now and later. Nothing is decoded. Its `state_dict` and `load_state_dict` are the dataset's, which is all
-        that torchdata's `StatefulDataLoader` asks for. It refuses to work in a loading process, where every process would yield
-        everything, and it cannot be pickled; `to_torch_dataloader` divides samples over processes.
+        is the dataset's, now and later. Nothing is decoded. Its `state_dict` and `load_state_dict` are the dataset's, which is
+        all that torchdata's `StatefulDataLoader` asks for. It refuses to work in a loading process, where every process would
+        yield everything, and it cannot be pickled; `to_torch_dataloader` divides samples over processes.
 
         Returns:
             The dataset for `DataLoader(..., num_workers=0)`.
