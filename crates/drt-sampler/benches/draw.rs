@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use drt_sampler::{SamplingPlan, Weights};
+use drt_sampler::{Mixture, SamplingPlan, Weights};
 
 /// Rows asked for at a time.
 const WINDOW: usize = 4096;
@@ -69,5 +69,45 @@ fn build(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, draw, build);
+/// What going on at a far position takes: nothing before it is computed.
+fn resume(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("resume");
+    let plans = [
+        ("weighted", SamplingPlan::weighted(Weights::new(&weights(10_000_000)).unwrap(), 7)),
+        ("permutation", SamplingPlan::permutation(10_000_000, 7).unwrap()),
+    ];
+    let mut buffer = vec![0; 64];
+    for (name, plan) in plans {
+        for position in [0, 1_000_000_000_000] {
+            group.bench_function(BenchmarkId::new(name, position), |bencher| {
+                bencher.iter(|| {
+                    plan.fill(black_box(position), &mut buffer);
+                    black_box(&mut buffer);
+                });
+            });
+        }
+    }
+    let mixture = Mixture::new(&[0.5, 0.2, 0.15, 0.1, 0.05], 7).unwrap();
+    group.bench_function("mixture/1000000000000", |bencher| {
+        bencher.iter(|| mixture.before(black_box(1_000_000_000_000)))
+    });
+    group.finish();
+
+    let mut group = criterion.benchmark_group("mixture");
+    group.throughput(Throughput::Elements(WINDOW as u64));
+    for components in [2_usize, 5, 100] {
+        let mixture = Mixture::new(&(1..=components).map(|share| share as f64).collect::<Vec<_>>(), 7).unwrap();
+        let (mut places, mut position) = (vec![(0, 0); WINDOW], 0);
+        group.bench_function(BenchmarkId::from_parameter(components), |bencher| {
+            bencher.iter(|| {
+                mixture.fill(position, &mut places);
+                position += WINDOW as u64;
+                black_box(&mut places);
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, draw, build, resume);
 criterion_main!(benches);

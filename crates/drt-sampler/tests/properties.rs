@@ -78,6 +78,28 @@ proptest! {
     }
 
     #[test]
+    fn slices_of_any_division_are_the_stream(
+        plan in plans(),
+        position in positions(),
+        (ranks, workers, batch) in (1..5_usize, 1..4_usize, 1..40_usize),
+        steps in 1..12_usize,
+    ) {
+        let stride = ranks * batch;
+        let whole = rows(&plan, position, steps * stride);
+        let mut joined = vec![u64::MAX; whole.len()];
+        // Whoever comes first: ranks and workers of each, the last ones before the first ones.
+        for (rank, worker) in (0..ranks).flat_map(|rank| (0..workers).map(move |worker| (rank, worker))).rev() {
+            for step in (worker..steps).step_by(workers) {
+                let start = step * stride + rank * batch;
+                let slice = &mut joined[start..start + batch];
+                prop_assert!(slice.iter().all(|row| *row == u64::MAX), "no position is anybody else's");
+                plan.fill(position + start as u64, slice);
+            }
+        }
+        prop_assert_eq!(joined, whole);
+    }
+
+    #[test]
     fn an_epoch_holds_every_row_once(population in 1..3000_u64, seed: u64, epoch in 0..1_u64 << 32) {
         let plan = SamplingPlan::permutation(population, seed).unwrap();
         let mut rows = rows(&plan, epoch * population, population as usize);
@@ -183,12 +205,32 @@ fn an_epoch_holds_every_row_once_for_each_small_population() {
 }
 
 #[test]
-fn an_epoch_holds_every_row_once_for_a_million_rows() {
-    let population = 1 << 20;
-    let plan = SamplingPlan::permutation(population as u64, 7).unwrap();
-    let mut seen = vec![false; population];
-    for row in rows(&plan, 0, population) {
-        assert!(!std::mem::replace(&mut seen[row as usize], true), "{row} twice");
+fn an_epoch_holds_every_row_once_around_each_power_of_two_up_to_a_million() {
+    // Squares are where the rectangle behind the order changes its sides.
+    let powers = (9..=20).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1]);
+    let squares = [25, 100, 511, 512, 513, 1023].into_iter().flat_map(|root: usize| [root * root, root * root + 1]);
+    for population in powers.chain(squares) {
+        let plan = SamplingPlan::permutation(population as u64, 7).unwrap();
+        let mut seen = vec![false; population];
+        for row in rows(&plan, 0, population) {
+            assert!(!std::mem::replace(&mut seen[row as usize], true), "{row} of {population} twice");
+        }
+    }
+}
+
+#[test]
+fn the_largest_population_has_no_row_twice_wherever_one_looks() {
+    let plan = SamplingPlan::permutation(MAX_POPULATION, 7).unwrap();
+    let starts = [0, 1 << 16, MAX_POPULATION / 2, MAX_POPULATION - 50_000];
+    for epoch in [0, 1, 1 << 31] {
+        let mut seen: Vec<u64> =
+            starts.iter().flat_map(|start| rows(&plan, epoch * MAX_POPULATION + start, 50_000)).collect();
+        assert!(seen.iter().all(|row| *row < MAX_POPULATION));
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 4 * 50_000);
+        let low = seen.iter().filter(|row| **row < MAX_POPULATION / 2).count();
+        assert!((98_880..101_120).contains(&low), "{low} of 200,000 rows are in the lower half");
     }
 }
 

@@ -66,6 +66,70 @@ fn turning_points(values: &[u64]) -> (f64, f64, f64) {
     (turns as f64, (2.0 * len - 4.0) / 3.0, (16.0 * len - 29.0) / 90.0)
 }
 
+/// Runs above and below the median (Wald and Wolfowitz, 1940): how many, how many are expected, and the variance.
+fn runs(values: &[u64]) -> (f64, f64, f64) {
+    let mut sorted = values.to_vec();
+    let (_, median, _) = sorted.select_nth_unstable(values.len() / 2);
+    let above: Vec<bool> = values.iter().map(|value| *value >= *median).collect();
+    let high = above.iter().filter(|above| **above).count() as f64;
+    let len = above.len() as f64;
+    let pairs = 2.0 * high * (len - high);
+    let variance = pairs * (pairs - len) / (len * len * (len - 1.0));
+    let changes = above.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    (changes as f64 + 1.0, pairs / len + 1.0, variance)
+}
+
+#[test]
+fn no_mode_has_runs_or_correlations() {
+    let weights: Vec<f64> = (0..5000).map(|row| 1.0 + f64::from(row * row % 101)).collect();
+    let weighted = Weights::new(&weights).unwrap();
+    let population = 200_003;
+    let plans = [
+        ("uniform", SamplingPlan::uniform(population, 21).unwrap()),
+        ("weighted", SamplingPlan::weighted(weighted, 22)),
+        ("permutation", SamplingPlan::permutation(population, 23).unwrap()),
+    ];
+    for (name, plan) in plans {
+        for position in [0, 5 * population, 1_000_000_000_000 / population * population] {
+            let values = draw(&plan, position, population as usize);
+            let (found, expected, variance) = runs(&values);
+            assert!(
+                ((found - expected) / variance.sqrt()).abs() < SIGMAS,
+                "{name}: {found} runs instead of {expected}"
+            );
+            let sigmas = serial_correlation_sigmas(&values);
+            assert!(sigmas.abs() < SIGMAS, "{name}: {sigmas:.1} sigmas of serial correlation");
+        }
+    }
+}
+
+#[test]
+fn places_of_an_order_hold_all_parts_of_the_table_equally_often() {
+    // Within an epoch rows exclude one another, so each row of cells is compared over many epochs at one place.
+    for population in [257_u64, 1000, 65_537, u64::from(u32::MAX)] {
+        let order = Permutation::new(population, 29).unwrap();
+        for place in [0, 1, population / 2, population - 1] {
+            let rows = (0..20_000).map(|epoch| order.row(epoch, place));
+            let cell = |row: u64| (u128::from(row) * 16 / u128::from(population)) as u64;
+            let shares = (0..16_u128).map(|cell| {
+                let begin = |cell: u128| (cell * u128::from(population)).div_ceil(16);
+                (begin(cell + 1) - begin(cell)) as f64 / population as f64
+            });
+            assert_fits(&count(16, rows.map(cell)), shares);
+        }
+    }
+}
+
+#[test]
+fn the_runs_test_sees_runs() {
+    let rising: Vec<u64> = (0..1000).collect();
+    let turns: Vec<u64> = (0..1000).map(|at| at % 2).collect();
+    for values in [rising, turns] {
+        let (found, expected, variance) = runs(&values);
+        assert!(((found - expected) / variance.sqrt()).abs() > SIGMAS);
+    }
+}
+
 #[test]
 fn uniform_draws_are_even() {
     for (population, seed) in [(2, 1), (7, 2), (100, 3), (1000, 4)] {
