@@ -135,6 +135,17 @@ def test_only_functions_that_surely_change_nothing_are_not_called() -> None:
     assert [kept_as(function) for function in others] == [None] * len(others)
 
 
+def test_another_collate_function_gets_the_samples(ten: Any) -> None:
+    batches = forked(ten, batch_size=2, collate_fn=loading.same, persistent_workers=False)
+    stock = torch.utils.data.DataLoader(
+        batches.dataset, batch_size=2, collate_fn=loading.numbers, num_workers=2, multiprocessing_context="fork"
+    )
+    assert text(stock) == "01 67 23 89 45"
+    assert text(map(loading.numbers, batches)) == "01 67 23 89 45"
+    batches.collate_fn = loading.numbers
+    assert text(batches) == "01 67 23 89 45"
+
+
 @pytest.mark.parametrize(
     ("collate", "expected"),
     [

@@ -134,7 +134,9 @@ class LoaderDataset(IterableDataset[Any]):
         view: That table.
         transform: Applied to each sample.
         parent: What stays in this process.
-        places_only: Whether loading processes leave the reading to this one.
+
+    Attributes:
+        places_only: Whether a loading process that starts now leaves the reading to this one.
     """
 
     def __init__(
@@ -144,10 +146,8 @@ class LoaderDataset(IterableDataset[Any]):
         view: TableView,
         transform: Callable[[CachedSample], Any] | None,
         parent: Parent,
-        *,
-        places_only: bool = False,
     ) -> None:
-        self.places_only = places_only
+        self.places_only = False
         self.reading, self.edition, self.transform, self.token = reading, edition, transform, parent.token
         self.parent: Parent | None = parent
         self.passes = 0
@@ -312,6 +312,10 @@ class CollateInWorker:
     def __init__(self, token: str, collate: Callable[[list[Any]], Any]) -> None:
         self._token, self.__wrapped__ = token, collate
         self._kind = kept_as(collate)
+
+    def needs_no_samples(self, dataset: LoaderDataset) -> bool:
+        """Whether batches of this dataset are told by their places alone."""
+        return self._token == dataset.token and self._kind is not None and dataset.transform is None
 
     def __call__(self, samples: list[Any]) -> Any:
         reader = _readers.get(self._token)

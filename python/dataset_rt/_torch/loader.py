@@ -21,7 +21,7 @@ from dataset_rt._native import Runtime
 from dataset_rt._torch import distributed, options, state
 from dataset_rt._torch.artifacts import Folder
 from dataset_rt._torch.consumer import TABLE_FILE, Edition, Reading, edition_folder, editions, write_topology
-from dataset_rt._torch.data import CollateInWorker, LoaderDataset, Parent, Run, StartThenInit, kept_as
+from dataset_rt._torch.data import CollateInWorker, LoaderDataset, Parent, Run, StartThenInit
 from dataset_rt._torch.events import emit
 from dataset_rt._torch.partition import Place, Topology
 from dataset_rt.exceptions import InvalidInputError
@@ -55,8 +55,14 @@ class DatasetLoader(DataLoader[T]):
         run = self._snapshot.begin()
         if not self.num_workers:
             return super().__iter__() if self.pin_memory else _Pass(self._snapshot.dataset, self.collate_fn, run)
-        batches = super().__iter__()
-        self._snapshot.dataset.passes += 1  # as each loading process has counted
+        dataset, collate = self._snapshot.dataset, self.collate_fn
+        # For the processes that start in this call. Others, of a stock loader over our dataset say, collate in other ways.
+        dataset.places_only = isinstance(collate, CollateInWorker) and collate.needs_no_samples(dataset)
+        try:
+            batches = super().__iter__()
+        finally:
+            dataset.places_only = False
+        dataset.passes += 1  # as each loading process has counted
         # Processes that live on have one iterator, as torch has it: an earlier pass ends with the next.
         delivered = self._living if self.persistent_workers and self._living is not None else _Delivered(batches)
         delivered.run = run
@@ -218,14 +224,7 @@ class Snapshot:
             if self.folder is not None:
                 self._write(self.folder.path, source, view, topology)
             edition = Edition(0, None if self.folder is None else self.folder.path, topology)
-            self.dataset = LoaderDataset(
-                self._reading,
-                edition,
-                view,
-                asked.sample_transform_fn,
-                Parent(self.folder),
-                places_only=asked.sample_transform_fn is None and kept_as(asked.collate_fn) is not None,
-            )
+            self.dataset = LoaderDataset(self._reading, edition, view, asked.sample_transform_fn, Parent(self.folder))
         except BaseException:
             self.discard()
             raise
