@@ -135,6 +135,18 @@ def test_only_functions_that_surely_change_nothing_are_not_called() -> None:
     assert [kept_as(function) for function in others] == [None] * len(others)
 
 
+def test_a_relative_path_is_of_where_the_dataset_was_opened(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = drt.write(base, "ten", sources.ten_rows())
+    monkeypatch.chdir(path.parent)
+    dataset = drt.open_dataset(Path(path.name))
+    monkeypatch.chdir(tmp_path)
+    batches = forked(dataset, batch_size=5)
+    assert text(batches) == "01234 56789"
+    batches.refresh(dataset)
+    batches.refresh(drt.open_dataset(base / "." / ".." / base.name / path.relative_to(base)))
+    assert text(batches) == "01234 56789"
+
+
 def test_another_collate_function_gets_the_samples(ten: Any) -> None:
     batches = forked(ten, batch_size=2, collate_fn=loading.same, persistent_workers=False)
     stock = torch.utils.data.DataLoader(

@@ -205,7 +205,7 @@ class Snapshot:
         self._watch(source)
         config = source.reader_config
         self._reading = Reading(
-            paths=tuple(os.path.abspath(path) for path in source.cache_paths),
+            paths=_paths_of(source),
             prefetch_size=config.prefetch_size,
             validate_cache=config.validate_cache,
             io=config.io,
@@ -300,8 +300,8 @@ class Snapshot:
 
         if not isinstance(source, CachedDataset):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"refresh takes a CachedDataset; got {type(source).__name__}")
-        paths = tuple(os.path.abspath(path) for path in source.cache_paths)
-        if paths != self._reading.paths:
+        paths = _paths_of(source)
+        if [*map(os.path.normpath, paths)] != [*map(os.path.normpath, self._reading.paths)]:
             raise InvalidInputError(
                 f"the loader reads the caches {list(self._reading.paths)}, and this dataset has {list(paths)}",
                 kind="invalid-argument",
@@ -417,6 +417,11 @@ class Snapshot:
         mine = (*view.digests(), topology.samples)
         if len(set(distributed.from_all(mine, self.world.size))) > 1:
             raise InvalidInputError("training processes refreshed their loaders with different tables", kind="invalid-argument")
+
+
+def _paths_of(source: CachedDataset) -> tuple[str, ...]:
+    """Where the caches were when the dataset opened them: a relative path means another place after `os.chdir`."""
+    return tuple(origin.path for origin in source._origins)  # pyright: ignore[reportPrivateUsage]
 
 
 def build(source: CachedDataset, **arguments: Any) -> DatasetLoader[Any]:
