@@ -17,13 +17,16 @@ same on all ranks, and may be loaded with another number of them.
 from __future__ import annotations
 
 import hashlib
+import math
 import operator
 import struct
 import sys
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from decimal import Decimal
 from itertools import accumulate
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from dataset_rt._dataset import CachedDataset
@@ -365,7 +368,8 @@ class ClassBalancedSampler(Sampler[int]):
         """Balance classes.
 
         Args:
-            labels: The class of each row, by any value that can be a key of a dict; or a dataset, with `column`.
+            labels: The class of each row, by any value that can be a key of a dict; or a dataset, with `column`. All NaNs are
+                one class.
             column: Of the dataset's table, the one with the classes.
             shares: For each class its share, positive; only ratios matter. None: all the same.
             num_samples: Of an epoch, over all ranks. None: as many as there are rows.
@@ -382,12 +386,14 @@ class ClassBalancedSampler(Sampler[int]):
         """
         super().__init__(seed=seed, rank=rank, world_size=world_size, drop_last=drop_last)
         values, view = _values(labels, column, "labels")
-        number_of: dict[Any, int] = {}
-        groups = array("I", [number_of.setdefault(value, len(number_of)) for value in values])
+        groups, number_of = _classes(values)
+        if any(map(_is_nan, number_of)):  # each may be a key of its own
+            groups, number_of = _classes([math.nan if _is_nan(value) else value for value in values])
         _check_rows(len(groups))
         if shares is None:
             amounts = [1.0] * len(number_of)
         else:
+            shares = {math.nan if _is_nan(label) else label: share for label, share in shares.items()}
             left_out = [label for label in number_of if label not in shares]
             if left_out:
                 raise _invalid(f"there is no share for {left_out[0]!r}; to leave rows out, drop them from the table")
@@ -623,6 +629,16 @@ def _values(source: Any, column: str | None, name: str) -> tuple[Sequence[Any], 
         raise _invalid("only datasets have columns")
     # Arrays and tensors have values that are no Python numbers.
     return source.tolist() if hasattr(source, "tolist") else list(source), None
+
+
+def _classes(values: Sequence[Any]) -> tuple[array[int], dict[Any, int]]:
+    """The number of each row's class, and of each label; classes are numbered as they come."""
+    number_of: dict[Any, int] = {}
+    return array("I", [number_of.setdefault(value, len(number_of)) for value in values]), number_of
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, (Real, Decimal)) and math.isnan(value)
 
 
 def _floats(values: Any) -> memoryview | array[float]:

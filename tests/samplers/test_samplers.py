@@ -179,6 +179,16 @@ def test_labels_may_be_of_any_kind_of_sequence() -> None:
         assert list(ClassBalancedSampler(labels=labels)) == expected
 
 
+def test_labels_that_are_no_number_are_one_class() -> None:
+    expected = list(ClassBalancedSampler(labels=["none" if row % 3 else row % 2 for row in range(60)]))
+    labels = [float("nan") if row % 3 else float(row % 2) for row in range(60)]
+    for given in (labels, np.array(labels), pl.Series(labels), np.array(labels, dtype=np.float32)):
+        assert list(ClassBalancedSampler(labels=given)) == expected
+    shares = {float("nan"): 2, 0.0: 1, 1.0: 1}
+    seen = Counter(str(labels[row]) for row in ClassBalancedSampler(labels=labels, shares=shares, num_samples=400))
+    assert all(abs(seen[label] - count) <= 2 for label, count in {"nan": 200, "0.0": 100, "1.0": 100}.items())
+
+
 def test_batches_hold_rows_that_are_alike_and_each_row_once() -> None:
     sampler = LengthBucketBatchSampler(lengths=LENGTHS, batch_size=8, pool_size=100, seed=1)
     for _ in range(2):
