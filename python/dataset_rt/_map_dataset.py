@@ -6,11 +6,13 @@ import operator
 import os
 import weakref
 from collections.abc import Callable, Iterable
+from multiprocessing.context import get_spawning_popen
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar, cast
 
 from dataset_rt._native import Runtime
 from dataset_rt._torch.artifacts import Folder
+from dataset_rt._torch.options import check_picklable
 from dataset_rt.exceptions import InvalidInputError, SampleIndexError
 
 if TYPE_CHECKING:
@@ -166,6 +168,8 @@ class MapDataset(Generic[T_co]):
         return view
 
     def __reduce__(self) -> tuple[object, ...]:
+        if get_spawning_popen() is not None:  # other picklers may know what to do with a lambda
+            check_picklable("transform", self._transform)
         table = self._table
         if table is None:
             # One file, whichever thread is first.

@@ -242,6 +242,8 @@ class PermutationSampler(Sampler[int]):
             OverflowError: The seed is outside 0 to 2**64 - 1.
         """
         super().__init__(seed=seed, rank=rank, world_size=world_size, drop_last=drop_last)
+        if isinstance(rows, bool):
+            raise TypeError(f"rows must be an integer or a dataset; got {rows}")
         view = _view_of(rows)
         if isinstance(rows, Sized):
             self._num_rows = len(rows) if view is None else view.num_rows

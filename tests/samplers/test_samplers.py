@@ -276,6 +276,12 @@ def test_what_cannot_be_is_refused(make_one: Callable[[], Any], message: str) ->
         make_one()
 
 
+@pytest.mark.parametrize("rows", [True, False, 1.0, None])
+def test_rows_are_counted_by_an_integer(rows: Any) -> None:
+    with pytest.raises(TypeError, match="integer"):
+        PermutationSampler(rows=rows)
+
+
 def test_a_column_must_be_named_and_there(base: Path) -> None:
     dataset = drt.open_dataset(drt.write(base, "mini", mini(5)))
     with pytest.raises(InvalidInputError, match="name the column"):

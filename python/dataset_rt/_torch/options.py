@@ -186,7 +186,7 @@ def resolve(
         forks = _starts_forked(start_method)
         for name, function in functions.items():
             if function is not None and (not forks or name == "sample_transform_fn"):
-                _check_picklable(name, function)
+                check_picklable(name, function)
     folder = _folder(work_dir)
     return Options(
         batch_size=batch_size,
@@ -297,7 +297,12 @@ class _Nowhere:
         return len(data)
 
 
-def _check_picklable(name: str, function: object) -> None:
+def check_picklable(name: str, function: object) -> None:
+    """Refuse a function that spawned processes could not be given.
+
+    Raises:
+        TypeError: It cannot be pickled; the message says what to do.
+    """
     try:
         pickle.Pickler(_Nowhere(), pickle.HIGHEST_PROTOCOL).dump(function)
     except Exception as error:
