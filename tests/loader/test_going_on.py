@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'dataset-rt[torch]'")
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 
 import drt_plan
 import polars as pl

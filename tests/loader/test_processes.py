@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'dataset-rt[torch]'")
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 
 import polars as pl
 from dataset_rt import CachedSample

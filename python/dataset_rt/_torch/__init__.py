@@ -20,5 +20,5 @@ def require_torch() -> None:
         if error.name != "torch":
             raise
         raise ModuleNotFoundError(
-            "PyTorch is not installed; `pip install 'dataset-rt[torch]'` installs it", name="torch"
+            "PyTorch is not installed; `pip install torch` installs it", name="torch"
         ) from error
