@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
+import os
 import pickle
 import sys
 import threading
@@ -17,7 +19,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 
 import polars as pl
-from dataset_rt import CachedDataset, CachedSample, InvalidInputError
+from dataset_rt import CachedDataset, CachedSample, ForkedProcessError, InvalidInputError
 from support import drt, sources
 from support.child import run_script
 from support.loading import flat, loader, numbers, same, text
@@ -226,6 +228,42 @@ def test_refreshing_with_something_else_changes_nothing(ten: Any, base: Path) ->
     with pytest.raises(TypeError, match="DataFrame"):
         batches.refresh(ten.get_metadata())
     assert text(batches) == "01234 56789"
+
+
+def test_loaders_are_not_copied(ten: Any) -> None:
+    batches = loader(ten, batch_size=5)
+    for way in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"to_torch_dataloader in each process.*state_dict"):
+            way(batches)
+    assert text(batches) == "01234 56789"
+
+
+@pytest.mark.parametrize("options", [{"num_workers": 0}, {"num_workers": 2, "multiprocessing_context": "fork"}])
+def test_a_loaders_dataset_is_for_its_own_processes(ten: Any, options: dict[str, Any]) -> None:
+    batches = loader(ten, batch_size=5, **options)
+    sent = pickle.loads(pickle.dumps(batches.dataset))
+    for _ in range(2):
+        with pytest.raises(InvalidInputError, match="to_torch_map_dataset"):
+            next(iter(sent))
+    for other in (1, 3):
+        with pytest.raises(InvalidInputError, match="to_torch_map_dataset"):
+            list(DataLoader(batches.dataset, collate_fn=same, num_workers=other, multiprocessing_context="fork"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.parametrize("used", [False, True])
+def test_a_forked_child_is_told_to_spawn(ten: Any, used: bool) -> None:
+    batches = loader(ten, batch_size=5)
+    if used:
+        assert text(batches) == "01234 56789"
+    child = os.fork()
+    if not child:
+        try:
+            list(batches)
+        except ForkedProcessError as error:
+            os._exit(7 if "spawn" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_pinning_goes_through_torch_and_gives_the_same(ten: Any) -> None:

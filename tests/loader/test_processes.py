@@ -147,6 +147,27 @@ def test_a_relative_path_is_of_where_the_dataset_was_opened(base: Path, tmp_path
     assert text(batches) == "01234 56789"
 
 
+@pytest.mark.parametrize("partition", ["split", "stream"])
+def test_a_pass_outlives_any_number_of_refreshes(base: Path, temporary: Path, partition: str) -> None:
+    dataset = mini(base, 40)
+    table = dataset.get_metadata()
+    batches = forked(dataset, batch_size=2, collate_fn=loading.same, persistent_workers=False, worker_partition=partition)
+    expected = sorted(flat(map(loading.numbers, batches)))
+    old = iter(batches)
+    seen = loading.numbers(next(old))
+    for rows in (6, 5, 4, 3):
+        dataset.update_metadata(table[:rows])
+        batches.refresh(dataset)
+        later = iter(batches)
+        assert max(loading.numbers(next(later))) < rows
+    seen += flat(map(loading.numbers, old))
+    assert sorted(seen) == expected == list(range(40))
+    del old
+    loading.end_processes()
+    gc.collect()
+    assert [len(list((temporary / name).glob("pass-*"))) for name in ours(temporary)] == [2]
+
+
 def test_another_collate_function_gets_the_samples(ten: Any) -> None:
     batches = forked(ten, batch_size=2, collate_fn=loading.same, persistent_workers=False)
     stock = torch.utils.data.DataLoader(

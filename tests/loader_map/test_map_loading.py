@@ -55,7 +55,7 @@ def test_any_sampler_of_torch_works(rows: Any, options: dict[str, Any]) -> None:
 def test_a_transform_that_cannot_be_spawned_is_named(base: Path) -> None:
     rows = subject.open_dataset(subject.write(base, "mini", mini(6))).to_torch_map_dataset(transform=lambda sample: 1)
     assert numbers(DataLoader(rows, batch_size=6)) == [[1] * 6]
-    with pytest.raises(TypeError, match="transform cannot be handed to loading processes.*top level.*num_workers=0"):
+    with pytest.raises(TypeError, match=r"transform cannot be handed to loading processes.*top level.*num_workers=0"):
         iter(DataLoader(rows, num_workers=1, multiprocessing_context="spawn"))
 
 

@@ -19,6 +19,4 @@ def require_torch() -> None:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ModuleNotFoundError(
-            "PyTorch is not installed; `pip install torch` installs it", name="torch"
-        ) from error
+        raise ModuleNotFoundError("PyTorch is not installed; `pip install torch` installs it", name="torch") from error

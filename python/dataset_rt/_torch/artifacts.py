@@ -34,6 +34,14 @@ class Folder:
         """Remove it now, also in a folder of the caller's: the loader did not come to be."""
         _remove(self.path, os.getpid())
 
+    def remove_with(self, keeper: object, path: Path) -> Any:
+        """Have a folder in this one go away with an object, unless this one stays.
+
+        Returns:
+            What `weakref.finalize` does, or None.
+        """
+        return None if self.kept else weakref.finalize(keeper, _remove, path, os.getpid())
+
 
 def _remove(path: Path, owner: int) -> None:
     # A forked child has a copy of everything, the finalizer included.

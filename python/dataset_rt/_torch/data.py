@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import uuid
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from operator import is_
 from pathlib import Path
@@ -22,7 +23,7 @@ from dataset_rt._torch.artifacts import Folder
 from dataset_rt._torch.consumer import Batch, Consumer, Edition, Pass, Reading, read_place, write_place
 from dataset_rt._torch.partition import Place, Topology
 from dataset_rt._torch.stream import Stream
-from dataset_rt.exceptions import ForkedProcessError
+from dataset_rt.exceptions import ForkedProcessError, InvalidInputError
 
 if TYPE_CHECKING:
     from dataset_rt._dataset import CachedDataset
@@ -62,6 +63,28 @@ class DatasetView(IterableDataset[CachedSample]):
         self._dataset.load_state_dict(state)
 
 
+class Opened:
+    """An edition as the training process has it, as long as a pass is of it. A later one's folder goes away with it.
+
+    Args:
+        edition: The edition.
+        view: Its table.
+        home: The loader's folder, if there is one.
+    """
+
+    def __init__(self, edition: Edition, view: TableView, home: Folder | None) -> None:
+        self.edition, self.view = edition, view
+        self.streams: dict[int, Stream] = {}
+        self._removal: Any = None
+        if home is not None and edition.folder is not None and edition.folder != home.path:
+            self._removal = home.remove_with(self, edition.folder)
+
+    def leave_folder(self) -> None:
+        """Another edition has taken the folder over."""
+        if self._removal is not None:
+            self._removal.detach()
+
+
 class Parent:
     """What only the training process has: the open tables that loading processes refer to, and the folder that they map.
 
@@ -72,33 +95,39 @@ class Parent:
     def __init__(self, folder: Folder | None) -> None:
         self.token = uuid.uuid4().hex
         self.folder = folder
-        self._views: dict[int, tuple[Edition, TableView]] = {}
-        self._streams: dict[tuple[int, int], Stream] = {}
+        self._opened: weakref.WeakValueDictionary[int, Opened] = weakref.WeakValueDictionary()
+        self._last: deque[Opened] = deque(maxlen=2)
         _parents[self.token] = self
 
     def add(self, edition: Edition, view: TableView) -> None:
-        """Keep an edition, and the one before it: batches of a pass that was given up may still be on their way."""
-        self._views[edition.since] = (edition, view)
-        for since in sorted(self._views)[:-2]:
-            del self._views[since]
-        known = self._views.keys() - {edition.since}
-        self._streams = {key: stream for key, stream in self._streams.items() if key[0] in known}
+        """Keep an edition, and the one before it: batches of a pass that was given up may still be on their way.
 
-    def view(self, since: int) -> TableView:
-        """The table of an edition."""
-        return self._views[since][1]
+        Earlier ones stay as long as passes that were begun with them.
+        """
+        opened = Opened(edition, view, self.folder)
+        if self._last and self._last[-1].edition.since == edition.since:  # no pass began to read it
+            self._last.pop().leave_folder()
+        self._opened[edition.since] = opened
+        self._last.append(opened)
+
+    @property
+    def newest(self) -> Opened:
+        """The edition that the next pass reads."""
+        return self._last[-1]
 
     def read(self, since: int, share: int, position: int, count: int) -> list[CachedSample]:
         """The samples that a loading process read, from here."""
-        edition, view = self._views[since]
-        topology = edition.topology
+        opened = self._opened.get(since)
+        if opened is None:
+            raise InvalidInputError("the batch is of a table that no pass of the loader reads any more", kind="closed")
+        topology = opened.edition.topology
         # One stream that several processes take turns in comes together again here.
-        key, stride = (since, share), None
+        stride = None
         if topology.partition == "stream":
-            key, stride = (since, 0), topology.step
-        stream = self._streams.get(key)
+            share, stride = 0, topology.step
+        stream = opened.streams.get(share)
         if stream is None:
-            stream = self._streams[key] = Stream(view, topology.shares()[share], topology, stride)
+            stream = opened.streams[share] = Stream(opened.view, topology.shares()[share], topology, stride)
         return stream.take_at(position, count)
 
 
@@ -109,15 +138,17 @@ class Run:
     """A pass that was begun: what it goes on from, and what was delivered of it since then.
 
     Args:
-        topology: Who reads what in it.
+        opened: What it reads, which stays as long as this does.
         place: Where it goes on.
 
     Attributes:
+        topology: Who reads what in it.
         delivered: Batches, or exceptions in place of them, that the caller has had.
     """
 
-    def __init__(self, topology: Topology, place: Place) -> None:
-        self.topology, self.place = topology, place
+    def __init__(self, opened: Opened, place: Place) -> None:
+        self._opened, self.place = opened, place
+        self.topology: Topology = opened.edition.topology
         self.delivered = 0
 
     def now(self) -> Place:
@@ -179,7 +210,19 @@ class LoaderDataset(IterableDataset[Any]):
         """The consumer of this process, made at first use in a loading process."""
         if self._consumer is None or self._pid != os.getpid():
             info = get_worker_info()
-            assert info is not None, "pickled datasets are for loading processes"
+            if info is None and self._pid is not None:
+                raise ForkedProcessError(
+                    "a forked child cannot use a loader of its parent, whose threads it does not have; start the process with "
+                    "spawn or forkserver, and make the loader there",
+                    kind="forked",
+                )
+            planned = self.edition.topology.num_workers
+            if info is None or info.num_workers != planned:
+                raise InvalidInputError(
+                    f"a loader's dataset is for the loader itself and its {planned} loading processes; call to_torch_dataloader "
+                    "with the num_workers that you want, or use to_torch_map_dataset with a loader of your own",
+                    kind="invalid-argument",
+                )
             self._pid, self.parent = os.getpid(), None
             self._consumer = Consumer(self.reading, self.edition, self._home, info.id, places_only=self.places_only)
             _readers[self.token] = self
@@ -188,7 +231,7 @@ class LoaderDataset(IterableDataset[Any]):
     def view(self) -> TableView:
         """The table that the next pass reads."""
         assert self.parent is not None
-        return self.parent.view(self.edition.since)
+        return self.parent.newest.view
 
     def position(self) -> int:
         """Where the stream of the training process goes on."""
@@ -222,10 +265,11 @@ class LoaderDataset(IterableDataset[Any]):
 
     def begin(self, number: int, place: Place | None) -> Pass:
         """Begin a pass, from a place or from that which the training process left word of."""
+        consumer = self.consumer()
         if place is None:
             assert self._home is not None
             place = read_place(self._home, number)
-        return self.consumer().begin(number, place)
+        return consumer.begin(number, place)
 
     def __iter__(self) -> Iterator[Any]:
         return _Samples(self, self.batches())

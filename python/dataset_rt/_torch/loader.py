@@ -13,14 +13,14 @@ import warnings
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from torch.utils.data import DataLoader, default_collate
 
 from dataset_rt._native import Runtime
 from dataset_rt._torch import distributed, options, state
 from dataset_rt._torch.artifacts import Folder
-from dataset_rt._torch.consumer import TABLE_FILE, Edition, Reading, edition_folder, editions, write_topology
+from dataset_rt._torch.consumer import TABLE_FILE, Edition, Reading, edition_folder, write_topology
 from dataset_rt._torch.data import CollateInWorker, LoaderDataset, Parent, Run, StartThenInit
 from dataset_rt._torch.events import emit
 from dataset_rt._torch.partition import Place, Topology
@@ -73,6 +73,17 @@ class DatasetLoader(DataLoader[T]):
     def __len__(self) -> int:
         """Batches of a whole pass, also where the next one is the rest of one."""
         return self._snapshot.dataset.edition.topology.num_batches
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: it has processes, threads and files of this process.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            "a loader cannot be pickled or copied; make one with to_torch_dataloader in each process, and have it go on with "
+            "state_dict and load_state_dict"
+        )
 
     def refresh(self, dataset: CachedDataset) -> None:
         """Go over to the table that the dataset has now: its rows, their order and weights.
@@ -243,7 +254,8 @@ class Snapshot:
         place = self._place()
         if self._run is not None and place.delivered:
             place = self._run.topology.next_pass(place)
-        run = Run(self._topology_now, place)
+        assert self.dataset.parent is not None
+        run = Run(self.dataset.parent.newest, place)
         self.dataset.go_on(run, jump=self._run is None)
         self._run = run
         return run
@@ -392,7 +404,7 @@ class Snapshot:
             write_topology(folder, topology)
 
     def _publish(self, source: CachedDataset, view: TableView, topology: Topology, since: int) -> Path:
-        """Make another table appear, whole, for passes from `since` on; of the earlier ones the last stays."""
+        """Make another table appear, whole, for passes from `since` on."""
         assert self.folder is not None
         home = self.folder.path
         folder = edition_folder(home, since)
@@ -406,9 +418,6 @@ class Snapshot:
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
-        if not self.folder.kept:
-            for old in editions(home)[:-2]:
-                shutil.rmtree(edition_folder(home, old), ignore_errors=True)
         return folder
 
     def _agree(self, view: TableView, topology: Topology) -> None:
