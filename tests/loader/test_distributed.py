@@ -59,6 +59,10 @@ def train(rank):
     except ValueError as error:
         said["refused"] = str(error)
     said["after"] = list(batches)
+    try:
+        dataset.to_torch_dataloader(seed=1, batch_size=8, num_workers=0, verbose=False)
+    except ValueError as error:
+        said["refused_at_first"] = str(error)
     dist.barrier()
     (folder / f"rank{rank}.json").write_text(json.dumps(said))
     dist.destroy_process_group()
@@ -114,6 +118,10 @@ def test_different_tables_are_refused_on_every_rank_and_the_old_one_stays(ranks:
     for rank in ranks:
         assert "different tables" in rank["refused"]
         assert sorted(map(tuple, rank["after"])) == sorted(map(tuple, rank["refreshed"]))
+
+
+def test_different_tables_are_refused_when_loaders_are_made(ranks: list[dict[str, Any]]) -> None:
+    assert all("different tables" in rank["refused_at_first"] for rank in ranks)
 
 
 TURNS = """

@@ -26,13 +26,6 @@ def world() -> World:
     return World(1, 0)
 
 
-def from_first(value: Any) -> Any:
-    """The value that rank 0 has. Every rank calls this, in the same order."""
-    values = [value]
-    dist.broadcast_object_list(values, src=0)
-    return values[0]
-
-
 def from_all(value: Any, size: int) -> list[Any]:
     """The value of each rank. Every rank calls this, in the same order."""
     values: list[Any] = [None] * size

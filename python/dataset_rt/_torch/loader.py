@@ -205,14 +205,17 @@ class Snapshot:
         source: The dataset that it is made from.
         asked: The resolved options.
         world: The training processes.
-        seed: The loader's seed.
+        seed: The loader's seed; with several training processes, if it was not given, the first one's counts.
+
+    Raises:
+        InvalidInputError: Training processes gave different tables.
     """
 
     _source: weakref.ReferenceType[CachedDataset]
     _edits: int
 
     def __init__(self, source: CachedDataset, asked: Options, world: World, seed: int) -> None:
-        self.options, self.world, self.seed = asked, world, seed
+        self.options, self.world = asked, world
         self._watch(source)
         config = source.reader_config
         self._reading = Reading(
@@ -226,8 +229,10 @@ class Snapshot:
         )
         self._runtime: Runtime | None = None
         view = self._view(source)
-        topology = self._topology(view, asked.samples)
         self._digests: state.Digests | None = None
+        seed_of_first = self._agree(view, asked.samples, seed)
+        self.seed = seed_of_first if asked.seed is None else seed
+        topology = self._topology(view, asked.samples)
         self._run: Run | None = None
         self._next = topology.beginning()
         self.folder = Folder(asked.work_dir) if asked.num_workers or asked.work_dir is not None else None
@@ -321,7 +326,7 @@ class Snapshot:
         samples = self.options.samples if self.options.samples_given else options.pass_length(len(source))
         view = self._view(source)
         topology = self._topology(view, samples)
-        self._agree(view, topology)
+        self._agree(view, samples, self.seed)
         since, folder = self.dataset.passes, None
         if self.folder is not None:
             folder = self._publish(source, view, topology, since)
@@ -420,12 +425,14 @@ class Snapshot:
             raise
         return folder
 
-    def _agree(self, view: TableView, topology: Topology) -> None:
+    def _agree(self, view: TableView, samples: int, seed: int) -> int:
+        """See that all training processes have one table, and return the first one's seed."""
         if self.world.size == 1:
-            return
-        mine = (*view.digests(), topology.samples)
-        if len(set(distributed.from_all(mine, self.world.size))) > 1:
-            raise InvalidInputError("training processes refreshed their loaders with different tables", kind="invalid-argument")
+            return seed
+        offers = distributed.from_all((seed, *view.digests(), samples), self.world.size)
+        if len({offer[1:] for offer in offers}) > 1:
+            raise InvalidInputError("training processes gave their loaders different tables", kind="invalid-argument")
+        return int(offers[0][0])
 
 
 def _paths_of(source: CachedDataset) -> tuple[str, ...]:
@@ -440,8 +447,6 @@ def build(source: CachedDataset, **arguments: Any) -> DatasetLoader[Any]:
     seed = asked.seed
     if seed is None:
         seed = secrets.randbits(64) if asked.shuffle else 0
-        if asked.shuffle and world.size > 1:
-            seed = distributed.from_first(seed)
     snapshot = Snapshot(source, asked, world, seed)
     collate: Any = default_collate if asked.collate_fn is None else asked.collate_fn
     try:
