@@ -527,6 +527,9 @@ class CachedDataset:
         *Stop and go on.* `loader.state_dict()` says where the loader is, and `loader.load_state_dict(state)` has the next pass go
         on there, in any process.
 
+        *Several training processes.* Each makes its loaders in the same order, with the same table. The loader divides the
+        samples itself: trainers that do so too (Accelerate's `prepare`, say) get a stock DataLoader over `to_torch_map_dataset()`.
+
         Numbers that transforms draw themselves are torch's matter: it seeds each loading process from its `base_seed`.
 
         Args:
@@ -559,7 +562,8 @@ class CachedDataset:
 
         Raises:
             ImportError: PyTorch is not installed.
-            InvalidInputError: An argument or a combination of them cannot be (also a ValueError); types are exact.
+            InvalidInputError: An argument or a combination of them cannot be (also a ValueError), types are exact; or training
+                processes gave different tables.
             CacheNotFoundError: There is no folder `work_dir`, or a cache is no longer where it was opened.
             TypeError: A function cannot be pickled for loading processes, or torch does not know an option.
             StorageError: The folder could not be written.

@@ -184,7 +184,7 @@ class LoaderDataset(IterableDataset[Any]):
         self.passes = 0
         self.place, self._place_of = edition.topology.beginning(), 0
         self.run: Run | None = None
-        self._pid = os.getpid()
+        self._pid: int | None = os.getpid()
         self._home: Path | None = None if parent.folder is None else parent.folder.path
         self._consumer: Consumer | None = Consumer(reading, edition, None, None, view=view)
         self.current: Batch | None = None
