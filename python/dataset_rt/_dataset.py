@@ -528,7 +528,8 @@ class CachedDataset:
         on there, in any process.
 
         *Several training processes.* Each makes its loaders in the same order, with the same table. The loader divides the
-        samples itself: trainers that do so too (Accelerate's `prepare`, say) get a stock DataLoader over `to_torch_map_dataset()`.
+        samples itself: trainers that do so too (Accelerate's `prepare`, say) get a stock DataLoader over
+        `to_torch_map_dataset()`.
 
         Numbers that transforms draw themselves are torch's matter: it seeds each loading process from its `base_seed`.
 
