@@ -54,7 +54,9 @@ nitpick_ignore_regex = [
     # Other people's names: there is no inventory of theirs to look them up in.
     ("py:.*", r"(pl|polars|pathlib|os|collections|typing|typing_extensions|pydantic|annotated_types|types)\..*"),
     ("py:class", r"Path|Iterable|Iterator|Mapping|Sequence|NamedTuple|Self|Protocol"),
-    ("py:class", r"(dataset_rt\.\w+\.)?[A-Z]"),  # type variables
+    ("py:class", r"(dataset_rt\.\w+\.)?[A-Z](_co)?"),  # type variables
+    # Aliases of what a signature says anyway, and classes that only exist where torch is: what makes them describes them.
+    ("py:class", r"(dataset_rt\.\w+\.)?(Blend|Buffer|DatasetLoader|LoaderOptions|MixedTorchDataset|Order)"),
 ]
 myst_heading_anchors = 4
 smartquotes_action = "D"  # dashes; quotes stay as they are written
