@@ -67,3 +67,22 @@ def datasets_are_no_sequences(dataset: drt.CachedDataset) -> None:
 def results_are_looked_at_first(result: drt.CacheWriteResult, sample: drt.CachedSample) -> None:
     _ = result.path  # type: ignore[union-attr]
     sample.data = b""  # type: ignore[misc]
+
+
+def length(sample: drt.CachedSample) -> int:
+    return len(sample.data)
+
+
+def total(lengths: list[int]) -> int:
+    return sum(lengths)
+
+
+def first(samples: list[drt.CachedSample]) -> bytes:
+    return samples[0].data
+
+
+def loaders_whose_functions_do_not_fit(dataset: drt.CachedDataset) -> None:
+    dataset.to_torch_dataloader(collate_fn=total)  # type: ignore[arg-type]
+    dataset.to_torch_dataloader(sample_transform_fn=length, collate_fn=first)  # type: ignore[misc]
+    dataset.to_torch_dataloader(worker_partition="halves")  # type: ignore[call-overload]
+    dataset.to_torch_dataloader(batch_sze=4)  # type: ignore[call-overload]
