@@ -52,7 +52,9 @@ class Competitor:
 
     def start(self) -> Competitor:
         command = [self.python, str(HERE / self.program), self.role]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # As on most machines, compiled modules are kept: importing torch from source alone takes seconds.
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         self._answer()
         return self
 

@@ -69,13 +69,14 @@ class TorchBench(Bench):
         for each in self.competitors:
             each.ask("build", base=self.base(each), name="few", count=1000, size=256)
             each.ask("open", base=self.base(each), name="few", mode="uniform")
-        for bare in (True, False):
-            seconds = self.in_turns(
-                2 if self.options.quick else 5,
-                self.competitors,
-                lambda each, bare=bare: each.ask("first_batch", name="few", num_workers=2, bare=bare),
-            )
-            case = "first-batch-bare-torch" if bare else "first-batch"
+        rounds = 2 if self.options.quick else 5
+        both = self.in_turns(
+            rounds,
+            self.competitors,
+            lambda each: {bare: each.ask("first_batch", name="few", num_workers=2, bare=bare) for bare in (True, False)},
+        )
+        for bare, case in ((True, "first-batch-bare-torch"), (False, "first-batch")):
+            seconds = {name: [one[bare] for one in each] for name, each in both.items()}
             self.record(case, "s", seconds, higher_is_better=False, num_workers=2)
 
     def process_memory(self) -> None:
@@ -84,13 +85,16 @@ class TorchBench(Bench):
         for each in self.competitors:
             each.ask("build", base=self.base(each), name="many", count=self.many, size=64)
             each.ask("weigh", base=self.base(each), name="many")
+        kinds = ("bare", "rows", "decoding")
         seen = {
-            each.name: [each.ask("processes", name="many", num_workers=4, bare=bare) for bare in (True, False)]
+            each.name: {kind: each.ask("processes", name="many", num_workers=4, kind=kind) for kind in kinds}
             for each in self.competitors
         }
-        for kind in ("private", "dirty"):
-            above = {name: [loading[kind] - bare[kind]] for name, (bare, loading) in seen.items()}
-            self.record(f"memory-of-4-processes-{kind}", "bytes", above, higher_is_better=False, rows=self.many)
+        for kind in kinds[1:]:
+            for memory in ("private", "dirty"):
+                above = {name: [each[kind][memory] - each["bare"][memory]] for name, each in seen.items()}
+                case = f"memory-of-4-processes-{kind}-{memory}"
+                self.record(case, "bytes", above, higher_is_better=False, rows=self.many)
 
     def run(self) -> None:
         self.passes()

@@ -6,6 +6,7 @@ Driven by JSON lines as `worker.py` is. Loading processes import this file, so i
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import random
 import time
 import warnings
@@ -19,6 +20,11 @@ BATCH = 64
 
 def identity(batch: Any) -> Any:
     return batch
+
+
+def decode(sample: Any) -> int:
+    """A transform that looks at everything a sample has."""
+    return sum(sample.data) + sample.metadata["label"]
 
 
 class Loader(Library):
@@ -39,7 +45,7 @@ class Loader(Library):
 
     def _bare(self, num_workers: int) -> Any:
         return self.torch.utils.data.DataLoader(
-            list(range(10 * BATCH)), BATCH, num_workers=num_workers, collate_fn=identity, multiprocessing_context="spawn"
+            list(range(100 * BATCH)), BATCH, num_workers=num_workers, collate_fn=identity, multiprocessing_context="spawn"
         )
 
     def make(self, name: str, num_workers: int, samples: int) -> int:
@@ -61,20 +67,27 @@ class Loader(Library):
         """Seconds from nothing to the first batch, with processes that are spawned for it."""
         start = time.perf_counter()
         loader = self._bare(num_workers) if bare else self._loader(self.datasets[f"{name}/uniform"], num_workers)
-        next(iter(loader))
-        return time.perf_counter() - start
+        passing = iter(loader)
+        next(passing)
+        return time.perf_counter() - start  # the end of the processes, as `passing` goes, does not count
 
-    def processes(self, name: str, num_workers: int, bare: bool) -> dict[str, int]:
-        """Memory of all loading processes together that no other process maps, after a thousand batches each."""
+    def processes(self, name: str, num_workers: int, kind: str) -> dict[str, int]:
+        """Memory of all loading processes together that no other process maps, after a thousand batches each.
+
+        The kind is `bare` for torch alone, `rows` for a loader whose processes find out what to read, and `decoding` for one
+        whose processes read and decode it.
+        """
         samples = 1000 * BATCH * num_workers
         loader: Any = self._bare(num_workers)
-        if not bare:
-            loader = self._loader(self.datasets[f"{name}/weighted"], num_workers, samples_per_epoch=samples)
+        if kind != "bare":
+            work = {"sample_transform_fn": decode} if kind == "decoding" else {}
+            loader = self._loader(self.datasets[f"{name}/weighted"], num_workers, samples_per_epoch=samples, **work)
         passing = iter(loader)
         for _ in range(len(loader) - 3 * num_workers):  # all of them are alive and at work
             next(passing)
         kinds = {"private": "Private_", "dirty": "Private_Dirty"}
-        pids = [process.pid for process in passing._workers]
+        pids = [process.pid for process in multiprocessing.active_children()]
+        assert len(pids) == num_workers, pids
         return {kind: sum(private_bytes(pid, field) for pid in pids) for kind, field in kinds.items()}
 
     def weigh(self, base: str, name: str) -> int:

@@ -47,6 +47,10 @@ def number(sample: Any) -> int:
     return sample.metadata["i"]
 
 
+def number_and_text(sample: Any) -> tuple[int, str]:
+    return sample.metadata["i"], sample.metadata["s"]
+
+
 def with_process(batch: list[Any]) -> tuple[int, list[int]]:
     return os.getpid(), numbers(batch)
 
