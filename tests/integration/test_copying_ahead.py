@@ -114,6 +114,38 @@ def test_get_many_reads_large_payloads_and_tells_of_a_damaged_one(base: Path, si
     assert_names_the_record(caught.value, path, 100)
 
 
+@pytest.mark.ours
+@pytest.mark.parametrize("kind", ["equal", "every size"])
+@pytest.mark.parametrize("count", [1, 7, 64, 1000])
+def test_many_are_taken_at_once_as_one_by_one(mixtures: Any, kind: str, count: int) -> None:
+    path, payloads = mixtures[kind]
+    dataset = subject.open_dataset(path)
+    iterator, seen = iter(dataset), []
+    assert iterator.take(0) == []
+    while batch := iterator.take(count):
+        assert len(batch) == min(count, len(payloads) - len(seen))
+        seen += batch
+        assert iterator.__length_hint__() == len(payloads) - len(seen)
+    assert [sample.data for sample in seen] == payloads
+    assert iterator.take(1) == [] and list(iterator) == []
+
+
+@pytest.mark.ours
+def test_a_damaged_record_among_those_taken_at_once_ends_the_iterator(base: Path) -> None:
+    path = subject.write(base, "a", rows([4096] * 150))
+    shard, offset, length = place(path, 100)
+    flip(shard, offset + length // 2)
+    dataset = subject.open_dataset(path)
+    iterator = iter(dataset)
+    assert [sample.sample_id for sample in iterator.take(90)] == list(range(90))
+    with pytest.raises(drt.CorruptCacheError) as caught:
+        iterator.take(20)
+    assert_names_the_record(caught.value, path, 100)
+    assert iterator.take(20) == []
+    with pytest.raises(OverflowError):
+        iter(dataset).take(-1)
+
+
 def test_iterators_may_be_dropped_while_payloads_are_on_their_way(mixtures: Any) -> None:
     path, payloads = mixtures["every size"]
     runtime = subject.runtime(2)

@@ -1,6 +1,5 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use drt_reader::profile::Profile;
 use drt_reader::{ActiveTable, Attachment, Block, CachedDataset, PreparedTable, StreamPlace};
@@ -13,7 +12,7 @@ use pyo3::types::{PyDict, PyList};
 use crate::error::from_read;
 use crate::frame;
 use crate::iter::PySampleIterator;
-use crate::portion::{Portion, Turns, wait};
+use crate::portion::{Portion, TURN, Turns, wait};
 use crate::sample::{SampleBuilder, to_python};
 use crate::state::{self, Progress};
 use crate::view::PyTableView;
@@ -26,9 +25,6 @@ pub(crate) struct PyDataset {
     /// How far the iterator over the last window is, until another table or place is set.
     last: Mutex<Option<Arc<Progress>>>,
 }
-
-/// How long the objects of one call are built before other threads and signals have their turn.
-const TURN: Duration = Duration::from_millis(10);
 
 /// A table that was checked and can be made the active one.
 #[pyclass(name = "PreparedTable", module = "dataset_rt._native", frozen)]

@@ -6,12 +6,15 @@ use drt_reader::profile::Stage;
 use drt_reader::{Block, SampleIter};
 use drt_runtime::Began;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::error::{INVALID_STATE, ITERATOR_IN_USE, from_read, raise};
-use crate::portion::{Portion, wait};
+use crate::portion::{Portion, TURN, Turns, wait};
 use crate::sample::{SampleBuilder, Texts, thread_number};
 use crate::state::{self, Progress};
+
+/// Samples between two looks at the clock.
+const MANY: usize = 64;
 
 /// An iterator over one window. Threads may share it: each sample goes to one of them.
 #[pyclass(name = "SampleIterator", module = "dataset_rt._native", frozen)]
@@ -142,6 +145,24 @@ impl PySampleIterator {
         let outcome = state.next(py, &self.builder);
         self.count(&outcome, state);
         outcome
+    }
+
+    /// The next samples, `count` of them or as many as there are. After an error those before it are lost.
+    fn take<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Bound<'py, PyList>> {
+        let mut locked = self.lock(py)?;
+        let state = &mut *locked.state;
+        let mut turns = Turns::new(TURN);
+        let mut samples = Vec::with_capacity(count.min(state.samples.prefetch_size().max(MANY)));
+        while samples.len() < count {
+            let outcome = state.next(py, &self.builder);
+            self.count(&outcome, state);
+            let Some(sample) = outcome? else { break };
+            samples.push(sample);
+            if samples.len() % MANY == 0 {
+                turns.pause(py)?;
+            }
+        }
+        PyList::new(py, samples)
     }
 
     /// What `__next__` does, measured; None after the last sample.

@@ -23,7 +23,7 @@ use crate::error::from_read;
 /// are this long on average are worth copying on another thread.
 pub(crate) const LARGE_PAYLOAD: usize = 2048;
 /// A portion ends with the sample that reaches this many bytes of payload, or with this many samples.
-const PORTION_BYTES: usize = 128 * 1024;
+const PORTION_BYTES: usize = 512 * 1024;
 const PORTION_SAMPLES: usize = 32;
 
 /// A `bytes` object that nobody has seen yet, and its memory.
@@ -81,6 +81,9 @@ pub(crate) fn wait<T: Send>(py: Python<'_>, waiting: impl FnOnce(&mut dyn FnMut(
 
 /// Whoever waits for the interpreter has to be woken to take it: a thread that only lets go of it has it again before that.
 const PAUSE: Duration = Duration::from_micros(1);
+
+/// How long the objects of one call are built before other threads and signals have their turn.
+pub(crate) const TURN: Duration = Duration::from_millis(10);
 
 /// Lets other threads and signals have their turn in a loop that needs the interpreter.
 pub(crate) struct Turns {

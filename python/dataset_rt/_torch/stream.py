@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -111,10 +110,10 @@ class Stream:
             while len(samples) < count:
                 if self._source is None:
                     self._source = self._iterate(self.position + len(samples))
-                more = list(islice(self._source, count - len(samples)))
+                more = self._source.take(count - len(samples))
                 if not more:
                     self._source = None
-                samples += more
+                samples = samples + more if samples else more
         except Exception:
             self.position, self._source = self.position + (self._stride or count), None
             raise
