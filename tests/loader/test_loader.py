@@ -246,8 +246,10 @@ def test_a_loaders_dataset_is_for_its_own_processes(ten: Any, options: dict[str,
         with pytest.raises(InvalidInputError, match="to_torch_map_dataset"):
             next(iter(sent))
     for other in (1, 3):
+        passing = iter(DataLoader(batches.dataset, collate_fn=same, num_workers=other, multiprocessing_context="fork"))
         with pytest.raises(InvalidInputError, match="to_torch_map_dataset"):
-            list(DataLoader(batches.dataset, collate_fn=same, num_workers=other, multiprocessing_context="fork"))
+            next(passing)
+        passing._shutdown_workers()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
