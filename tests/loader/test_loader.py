@@ -346,6 +346,40 @@ def test_ranks_get_equal_numbers_and_the_first_one_warns(base: Path, monkeypatch
         assert "1000" in told[0] and str(effective) in told[0]
 
 
+class OfAnotherDivider(IterableDataset):
+    """What trainers that divide an iterable dataset among ranks put around it."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Any:
+        return itertools.islice(iter(self.dataset), 0, None, 2)
+
+
+def test_whoever_divides_a_ranks_samples_once_more_is_told(ten: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataset_rt._torch import distributed
+
+    monkeypatch.setattr(distributed, "from_all", lambda value, size: [value] * size)
+    one = loader(ten, batch_size=5)
+    monkeypatch.setattr(distributed, "world", lambda: distributed.World(2, 1))
+    two, forked = (loader(ten, batch_size=5, num_workers=count, multiprocessing_context="fork") for count in (0, 1))
+    with pytest.warns(UserWarning, match=r"rank 1 of 2 .*to_torch_map_dataset"):
+        list(DataLoader(OfAnotherDivider(two.dataset), batch_size=2, collate_fn=numbers))
+    passing = iter(
+        DataLoader(
+            OfAnotherDivider(forked.dataset), collate_fn=numbers, num_workers=1, multiprocessing_context="fork",
+            worker_init_fn=forked.worker_init_fn,
+        )  # fmt: skip
+    )
+    with pytest.raises(InvalidInputError, match=r"OfAnotherDivider.*to_torch_map_dataset"):
+        next(passing)
+    passing._shutdown_workers()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert text(DataLoader(one.dataset, batch_size=5, collate_fn=numbers)) == "01234 56789"
+        assert [text(two), text(forked), text(forked)] == ["56789"] * 3
+
+
 def test_dropping_is_told_also_on_one_rank(ten: Any) -> None:
     with pytest.warns(UserWarning, match=r"10 .* 9 "):
         ten.to_torch_dataloader(batch_size=3, shuffle=False, num_workers=0, drop_last=True, verbose=False)

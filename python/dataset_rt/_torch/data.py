@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import uuid
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -167,6 +168,7 @@ class LoaderDataset(IterableDataset[Any]):
         parent: What stays in this process.
 
     Attributes:
+        for_loader: Whether whoever iterates now, or in a loading process that starts now, is the loader that this was made for.
         places_only: Whether a loading process that starts now leaves the reading to this one.
     """
 
@@ -178,7 +180,7 @@ class LoaderDataset(IterableDataset[Any]):
         transform: Callable[[CachedSample], Any] | None,
         parent: Parent,
     ) -> None:
-        self.places_only = False
+        self.for_loader = self.places_only = False
         self.reading, self.edition, self.transform, self.token = reading, edition, transform, parent.token
         self.parent: Parent | None = parent
         self.passes = 0
@@ -272,6 +274,14 @@ class LoaderDataset(IterableDataset[Any]):
         return consumer.begin(number, place)
 
     def __iter__(self) -> Iterator[Any]:
+        topology = self.edition.topology
+        if topology.world_size > 1 and not self.for_loader:
+            warnings.warn(
+                f"this dataset has the samples of rank {topology.rank} of {topology.world_size} alone: a loader or trainer that "
+                "divides them once more (Accelerate's prepare does) loses the others; give it a DataLoader over "
+                "to_torch_map_dataset()",
+                stacklevel=2,
+            )
         return _Samples(self, self.batches())
 
 
@@ -340,7 +350,13 @@ class StartThenInit:
 
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
-        assert info is not None and isinstance(info.dataset, LoaderDataset)
+        assert info is not None, "torch calls it in loading processes alone"
+        if not isinstance(info.dataset, LoaderDataset):
+            raise InvalidInputError(
+                f"the loader's dataset was put into a {type(info.dataset).__name__}, which would divide or change what the loader "
+                "has divided already (Accelerate's prepare does that); give it a DataLoader over to_torch_map_dataset()",
+                kind="invalid-argument",
+            )
         info.dataset.consumer().start()
         if self._then is not None:
             self._then(worker)

@@ -53,15 +53,18 @@ class DatasetLoader(DataLoader[T]):
         """Begin a pass; where the stream goes on, and when it begins again, is said at `to_torch_dataloader`."""
         self._snapshot.warn_if_outdated()
         run = self._snapshot.begin()
-        if not self.num_workers:
-            return super().__iter__() if self.pin_memory else _Pass(self._snapshot.dataset, self.collate_fn, run)
         dataset, collate = self._snapshot.dataset, self.collate_fn
+        if not self.num_workers and not self.pin_memory:
+            return _Pass(dataset, collate, run)
         # For the processes that start in this call. Others, of a stock loader over our dataset say, collate in other ways.
+        dataset.for_loader = True
         dataset.places_only = isinstance(collate, CollateInWorker) and collate.needs_no_samples(dataset)
         try:
             batches = super().__iter__()
         finally:
-            dataset.places_only = False
+            dataset.for_loader = dataset.places_only = False
+        if not self.num_workers:
+            return batches
         dataset.passes += 1  # as each loading process has counted
         # Processes that live on have one iterator, as torch has it: an earlier pass ends with the next.
         delivered = self._living if self.persistent_workers and self._living is not None else _Delivered(batches)
