@@ -40,13 +40,6 @@ impl drt_runtime::Stage for Stage {
     }
 }
 
-impl Stage {
-    /// The stage's name in profiles.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self.index()]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

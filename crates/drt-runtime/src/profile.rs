@@ -13,6 +13,11 @@ pub trait Stage: Copy + Send + Sync + 'static {
 
     /// The place of this one's name.
     fn index(self) -> usize;
+
+    /// The name of this one in profiles.
+    fn name(self) -> &'static str {
+        Self::NAMES[self.index()]
+    }
 }
 
 /// What one stage adds up to.
