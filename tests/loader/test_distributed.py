@@ -173,7 +173,7 @@ def turns(
 
 
 def test_one_stream_goes_on_with_other_ranks_and_processes(tmp_path: Path) -> None:
-    """Case A21, and the same global batches on any ranks and processes, drawn by weight too."""
+    """The same global batches on any ranks and processes, drawn by weight too."""
     path = drt.write(tmp_path / "caches", "mini", sources.mini(960))
     first, states = turns(tmp_path / "two", path, (2, 2, 8), 20)
     assert states["permutation"]["delivered"] == 20

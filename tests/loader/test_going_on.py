@@ -148,7 +148,7 @@ def test_a_refreshed_table_begins_one_stream_anew(weighted: Any) -> None:
 @pytest.mark.parametrize("processes", PROCESSES.values(), ids=PROCESSES)
 @pytest.mark.filterwarnings("ignore:.*(pin|worker processes|accelerator)")
 def test_a_run_that_is_stopped_many_times_is_the_straight_run(weighted: Any, partition: str, processes: dict[str, Any]) -> None:
-    """Cases A18, A19, A24: before the first batch, within passes, behind the last batch, each state from the run before."""
+    """Before the first batch, within passes, behind the last batch, each state from the run before."""
     options = {"worker_partition": partition, **processes}
     straight = made(weighted, **options)
     expected = [list(straight) for _ in range(3)]
@@ -209,7 +209,7 @@ def test_a_pass_that_was_given_up_and_the_next_one_can_be_gone_on_with(weighted:
 
 
 def test_one_stream_goes_on_with_other_processes_and_another_batch_size(weighted: Any) -> None:
-    """Case A21, on one rank; `test_distributed` has several."""
+    """On one rank; `test_distributed` has several."""
     straight = made(weighted, order="permutation", num_workers=0, batch_size=4)
     expected = flat(list(straight) + list(straight))
     first = made(weighted, order="permutation", num_workers=2, batch_size=4)
@@ -308,7 +308,6 @@ def test_batches_that_overtake_each_other_have_no_place_within_a_pass(weighted: 
 def test_a_state_of_another_loader_is_refused_in_words_and_changes_nothing(
     weighted: Any, options: dict[str, Any], words: str
 ) -> None:
-    """Case A20."""
     first = made(weighted, worker_partition="split", num_workers=2)
     list(itertools.islice(first, 3))
     state = saved(first)

@@ -124,7 +124,7 @@ def test_every_place_of_a_run_can_be_gone_on_from(cache: Path, order: str) -> No
 
 
 def test_a_run_is_resumed_many_times(base: Path) -> None:
-    """Case A19: each state is saved in the run that the one before was loaded into."""
+    """Each state is saved in the run that the one before was loaded into."""
     path = subject.write(base, "a", mini(100))
     expected = subject.ids(open_ordered(path, "weighted"))
     found: list[int] = []
@@ -139,7 +139,6 @@ def test_a_run_is_resumed_many_times(base: Path) -> None:
 
 
 def test_a_new_process_goes_on_with_other_threads_and_prefetching_at_another_path(base: Path) -> None:
-    """Case A18."""
     path = subject.write(base, "a", mini(100))
     straight = open_ordered(path, "weighted")
     table = straight.get_metadata().with_columns(pl.Series("weight", [1.0 + i % 5 for i in range(100)])).reverse()
@@ -249,7 +248,6 @@ def mismatch(dataset: Any, state: dict[str, Any]) -> str:
 
 
 def test_a_state_of_another_stream_is_refused_and_says_what_differs(base: Path, cache: Path) -> None:
-    """Case A20."""
     dataset = open_ordered(cache, "weighted")
     take(iter(dataset), 4)
     state = dataset.state_dict()
