@@ -365,12 +365,8 @@ def test_whoever_divides_a_ranks_samples_once_more_is_told(ten: Any, monkeypatch
     two, forked = (loader(ten, batch_size=5, num_workers=count, multiprocessing_context="fork") for count in (0, 1))
     with pytest.warns(UserWarning, match=r"rank 1 of 2 .*to_torch_map_dataset"):
         list(DataLoader(OfAnotherDivider(two.dataset), batch_size=2, collate_fn=numbers))
-    passing = iter(
-        DataLoader(
-            OfAnotherDivider(forked.dataset), collate_fn=numbers, num_workers=1, multiprocessing_context="fork",
-            worker_init_fn=forked.worker_init_fn,
-        )  # fmt: skip
-    )
+    taken_apart = {"worker_init_fn": forked.worker_init_fn, "num_workers": 1, "multiprocessing_context": "fork"}
+    passing = iter(DataLoader(OfAnotherDivider(forked.dataset), collate_fn=numbers, **taken_apart))
     with pytest.raises(InvalidInputError, match=r"OfAnotherDivider.*to_torch_map_dataset"):
         next(passing)
     passing._shutdown_workers()
