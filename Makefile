@@ -118,6 +118,8 @@ lint-python: build ## Check ruff, mypy, pyright, and the native module's stub
 	  echo "pyright skipped: it needs Node.js, and there is none"; \
 	fi
 
+# The module for the stable ABI serves 3.11 and later. It is built with the interpreter that `build` had, if that is one of them:
+# with another one PyO3, and all of Polars behind it, would be compiled again, and once more by the next `build`.
 .PHONY: pythons
 pythons: .venv/ready ## Run the quick tests on the other supported Pythons that are here, from wheels
 	@rm -rf dist/pythons; mkdir -p dist/pythons "$(CARGO_TARGET_DIR)"
@@ -127,9 +129,11 @@ pythons: .venv/ready ## Run the quick tests on the other supported Pythons that 
 	  if [ $$version = $$own ]; then echo "== Python $$version: in .venv, 'make test-python' runs everything on it"; continue; fi; \
 	  if ! python="$$(find_python $$version)"; then echo "== Python $$version: skipped, not found"; continue; fi; \
 	  echo "== Python $$version: $$python"; \
-	  abi=abi3; if [ $$version = 3.10 ]; then abi=cp310; fi; \
+	  abi=abi3; builder="$(CURDIR)/$(PYTHON)"; \
+	  if [ $$version = 3.10 ]; then abi=cp310; fi; \
+	  if [ $$version = 3.10 ] || [ $$own = 3.10 ]; then builder="$$python"; fi; \
 	  if ! compgen -G "dist/pythons/*-$$abi-*.whl" >/dev/null; then \
-	    $(MATURIN) build --release --locked --interpreter "$$python" --out dist/pythons; \
+	    $(MATURIN) build --release --locked --interpreter "$$builder" --out dist/pythons; \
 	  fi; \
 	  rm -rf .venv-$$version; \
 	  "$(UV)" venv --quiet --python "$$python" .venv-$$version; \
