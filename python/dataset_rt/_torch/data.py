@@ -351,13 +351,14 @@ class StartThenInit:
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
         assert info is not None, "torch calls it in loading processes alone"
-        if not isinstance(info.dataset, LoaderDataset):
+        dataset: object = info.dataset
+        if not isinstance(dataset, LoaderDataset):
             raise InvalidInputError(
-                f"the loader's dataset was put into a {type(info.dataset).__name__}, which would divide or change what the loader "
-                "has divided already (Accelerate's prepare does that); give it a DataLoader over to_torch_map_dataset()",
+                f"the loader's dataset was put into a {type(dataset).__name__}, which would divide or change what the loader has "
+                "divided already (Accelerate's prepare does that); give it a DataLoader over to_torch_map_dataset()",
                 kind="invalid-argument",
             )
-        info.dataset.consumer().start()
+        dataset.consumer().start()
         if self._then is not None:
             self._then(worker)
 
