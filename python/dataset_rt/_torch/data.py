@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import is_
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from torch._utils import ExceptionWrapper
 from torch.utils.data import IterableDataset, get_worker_info
@@ -351,10 +351,11 @@ class StartThenInit:
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
         assert info is not None, "torch calls it in loading processes alone"
-        dataset: object = info.dataset
+        dataset = info.dataset
         if not isinstance(dataset, LoaderDataset):
+            kind = type(cast(object, dataset)).__name__
             raise InvalidInputError(
-                f"the loader's dataset was put into a {type(dataset).__name__}, which would divide or change what the loader has "
+                f"the loader's dataset was put into a {kind}, which would divide or change what the loader has "
                 "divided already (Accelerate's prepare does that); give it a DataLoader over to_torch_map_dataset()",
                 kind="invalid-argument",
             )
