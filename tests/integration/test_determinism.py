@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +50,6 @@ def test_every_file_is_the_same_alone_or_among_other_sources(base: Path, algo: s
 
 
 def test_every_file_is_the_same_in_another_process_with_another_hash_seed(base: Path) -> None:
-    import os
-
     script = """
 import hashlib
 from pathlib import Path
@@ -76,22 +76,44 @@ def test_one_sequence_for_any_workers_and_prefetch_and_io(base: Path, shuffle: b
     assert len(seen) == 1
 
 
-def test_one_sequence_in_another_process_and_at_another_place(base: Path) -> None:
-    import shutil
+SEQUENCES = """
+import locale
+from pathlib import Path
+import polars as pl
+from support import drt
+try:
+    locale.setlocale(locale.LC_ALL, "")
+except locale.Error:
+    pass  # this machine does not have it
+seen = []
+for shuffle in (False, True):
+    dataset = drt.open_dataset(Path(ARGS["path"]), seed=7, shuffle=shuffle)
+    table = dataset.get_metadata()
+    for weights in (pl.lit(1.0), 1 / (1.5 + pl.col("i"))):
+        dataset.update_metadata(table.with_columns(weight=weights))
+        dataset.set_epoch_len(500)
+        seen.append(drt.ids(dataset))
+report(seen)
+"""
 
+
+def test_one_sequence_in_any_process_place_locale_and_working_folder(base: Path) -> None:
     path = subject.write(base, "mini", sources.mini(100))
     moved = base / "moved"
     shutil.copytree(path, moved)
-    script = """
-from pathlib import Path
-from support import drt
-dataset = drt.open_dataset(Path(ARGS["path"]), seed=7, shuffle=True)
-dataset.set_epoch_len(500)
-report(drt.ids(dataset))
-"""
+    surroundings: list[dict[str, Any]] = [
+        {"env": {"PYTHONHASHSEED": "1", "LC_ALL": "C"}},
+        {"env": {"PYTHONHASHSEED": "2", "LC_ALL": "tr_TR.UTF-8", "LANG": "de_DE.UTF-8", "TZ": "Asia/Tokyo"}, "cwd": base},
+    ]
+    seen = [
+        run_script(SEQUENCES, {"path": str(where)}, env={**os.environ, **around["env"]}, cwd=around.get("cwd"))
+        for where, around in zip((path, moved), surroundings, strict=True)
+    ]
+    assert seen[0] == seen[1]
+    assert len({str(sequence) for sequence in seen[0]}) == 3  # in table order, weights change nothing
     here = subject.open_dataset(path, seed=7, shuffle=True)
     here.set_epoch_len(500)
-    assert run_script(script, {"path": str(moved)}) == subject.ids(here)
+    assert seen[0][2] == subject.ids(here)
 
 
 def test_shuffled_order_does_not_depend_on_compression_or_shards(base: Path) -> None:
