@@ -23,7 +23,7 @@ import struct
 import sys
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from decimal import Decimal
 from itertools import accumulate
 from numbers import Real
@@ -66,6 +66,8 @@ class Sampler(ABC, Generic[T]):
         # Where the next pass begins, how many were begun or made since that was said, and the pass that the state is of.
         self._epoch = self._position = self._num_passes = 0
         self._newest: _Pass[T] | None = None
+        # Of an epoch, what all of its elements come from, where that takes long to make.
+        self._made: tuple[int, Any] | None = None
 
     @abstractmethod
     def _epoch_len(self, epoch: int) -> int:
@@ -159,6 +161,12 @@ class Sampler(ABC, Generic[T]):
             saved = {"kind": state.get("kind"), **order}
             _compare(own, saved)
         self._begin_at(epoch, position)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy needs: it has this one's place, and a pass of its own."""
+        newest = self._newest
+        place = (self._epoch, self._position) if newest is None else (newest.epoch, newest.position)
+        return {**vars(self), "_epoch": place[0], "_position": place[1], "_num_passes": 0, "_newest": None, "_made": None}
 
     def _begin_at(self, epoch: int, position: int) -> None:
         self._epoch, self._position, self._num_passes, self._newest = epoch, position, 0, None
@@ -308,7 +316,7 @@ class WeightedSampler(Sampler[int]):
         self._replacement = bool(replacement)
         self._plan: Plan | WeightedOrder
         if view is not None:
-            self._weights_digest: str | Callable[[], str | None] = lambda: view.digests()[2]
+            self._weights_digest: str | None = None  # the dataset knows it
             self._plan = view.plan("weighted", self._seed) if replacement else view.weighted_order(self._seed)
         else:
             floats = _floats(weights)
@@ -320,7 +328,7 @@ class WeightedSampler(Sampler[int]):
         self._num_samples = _num_samples(num_samples, self._plan.population)
         if not replacement and self._num_samples > self._plan.population:
             raise _invalid(f"{self._num_samples} of {self._plan.population} rows cannot be drawn without replacement")
-        self._drawn: tuple[int, array[int]] | None = None
+        self._made: tuple[int, array[int]] | None = None
         _check_not_empty(self)
 
     def _epoch_len(self, epoch: int) -> int:
@@ -329,10 +337,10 @@ class WeightedSampler(Sampler[int]):
     def _elements(self, epoch: int, start: int, count: int) -> Sequence[int]:
         if isinstance(self._plan, Plan):
             return self._plan.rows(epoch * self._num_samples + start, count)
-        drawn = self._drawn
-        if drawn is None or drawn[0] != epoch:
-            drawn = self._drawn = (epoch, array("Q", self._plan.rows(epoch, self._num_samples)))
-        return drawn[1][start : start + count]
+        made = self._made
+        if made is None or made[0] != epoch:
+            made = self._made = (epoch, array("Q", self._plan.rows(epoch, self._num_samples)))
+        return made[1][start : start + count]
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -340,7 +348,7 @@ class WeightedSampler(Sampler[int]):
             "rows": self._plan.population,
             "num_samples": self._num_samples,
             "replacement": self._replacement,
-            "weights": self._weights_digest if isinstance(self._weights_digest, str) else self._weights_digest(),
+            "weights": self._weights_digest or self._dataset.weights_digest(),
             "dataset": self._dataset.digest(),
         }
 
@@ -563,16 +571,24 @@ class _Batches:
 
 
 class _Dataset:
-    """The dataset that row numbers are of, if it is known."""
+    """The dataset that row numbers are of, if it is known. A copy knows its digests alone."""
 
-    def __init__(self, view: TableView | None) -> None:
-        self._view = view
+    def __init__(self, view: TableView | None, rows: str | None = None, weights: str | None = None) -> None:
+        self._view, self._rows, self._weights = view, rows, weights
 
     def digest(self) -> str | None:
+        """Of the caches and the rows."""
         if self._view is None:
-            return None
+            return self._rows
         caches, rows, _ = self._view.digests()
         return hashlib.sha256(f"{caches} {rows}".encode()).hexdigest()
+
+    def weights_digest(self) -> str | None:
+        """Of the weights, if they differ."""
+        return self._weights if self._view is None else self._view.digests()[2]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _Dataset, (None, self.digest(), self.weights_digest())
 
 
 def _other(seed: int) -> int:

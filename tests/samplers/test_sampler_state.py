@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from dataset_rt.exceptions import InvalidInputError, StateMismatchError
 from dataset_rt.samplers import ClassBalancedSampler, LengthBucketBatchSampler, PermutationSampler, Sampler, WeightedSampler
@@ -43,6 +46,49 @@ def test_a_pass_goes_on_exactly_behind_the_state(make: Callable[..., Sampler[Any
     assert resumed.state_dict() == sampler.state_dict()
     assert begun + list(resumed) == whole[0]
     assert list(resumed) == whole[1]
+
+
+def pickled(sampler: Any) -> Any:
+    return pickle.loads(pickle.dumps(sampler))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+@pytest.mark.parametrize("stop", [0, 10])
+def test_a_copy_goes_on_by_itself(make: Callable[..., Sampler[Any]], copied: Callable[[Any], Any], stop: int) -> None:
+    sampler = make(seed=1, rank=1, world_size=2)
+    passing = iter(sampler)
+    assert len(list(itertools.islice(passing, stop))) == stop
+    other = copied(sampler)
+    assert type(other) is type(sampler)
+    assert other.state_dict() == sampler.state_dict()
+    expected = [list(passing), list(sampler)]
+    assert all(expected)
+    assert [list(other), list(other)] == expected
+    assert other.state_dict() == sampler.state_dict()
+
+
+def test_a_copy_of_a_datasets_sampler_knows_its_rows_and_weights(base: Path) -> None:
+    dataset = drt.open_dataset(drt.write(base, "a", mini(50)))
+    table = dataset.get_metadata()
+    dataset.update_metadata(table.with_columns(weight=1.0 + pl.col("i") % 5))
+    samplers = [
+        PermutationSampler(rows=dataset, seed=1),
+        WeightedSampler(weights=dataset, seed=1),
+        WeightedSampler(weights=dataset, seed=1, replacement=False),
+        ClassBalancedSampler(labels=dataset, column="cls", seed=1),
+        LengthBucketBatchSampler(lengths=dataset, column="i", batch_size=4, seed=1),
+    ]
+    texts = [pickle.dumps(sampler) for sampler in samplers]
+    states = [sampler.state_dict() for sampler in samplers]
+    expected = [list(sampler) for sampler in samplers]
+    dataset.update_metadata(table[:40])
+    dataset.close()
+    for text, state, whole in zip(texts, states, expected, strict=True):
+        assert len(text) < 4096
+        other = pickle.loads(text)
+        assert other.state_dict() == state == pickled(other).state_dict()
+        other.load_state_dict(state)
+        assert list(other) == whole
 
 
 def test_many_stops_make_one_straight_run() -> None:

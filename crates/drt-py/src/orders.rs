@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use drt_format::Sha256Hasher;
 use drt_sampler::{BalancedPlan, Mixture, PLAN_VERSION, WeightedOrder};
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyTuple};
 
 use crate::error::from_sampler;
 
@@ -34,6 +34,14 @@ fn update_floats(hasher: &mut Sha256Hasher, floats: &[f64]) {
     }
 }
 
+/// Numbers as an `array.array`, which pickles well and comes back as a buffer of the same type.
+fn array<'py, T: Element>(py: Python<'py>, typecode: &str, numbers: &[T]) -> PyResult<Bound<'py, PyAny>> {
+    let made =
+        py.import("array")?.getattr("array")?.call1((typecode, PyBytes::new(py, &vec![0; size_of_val(numbers)])))?;
+    PyBuffer::<T>::get(&made)?.copy_from_slice(py, numbers)?;
+    Ok(made)
+}
+
 /// Rows without replacement, by weight: an order of all rows for each epoch.
 #[pyclass(name = "WeightedOrder", module = "dataset_rt._native", frozen)]
 pub(crate) struct PyWeightedOrder(WeightedOrder);
@@ -53,6 +61,12 @@ impl PyWeightedOrder {
     fn new(py: Python<'_>, weights: &Bound<'_, PyAny>, seed: u64) -> PyResult<Self> {
         let weights = PyBuffer::<f64>::get(weights)?.to_vec(py)?;
         Self::make(py, || weights.into(), seed)
+    }
+
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyDict>)> {
+        let weights = array(py, "d", self.0.weights())?;
+        let seed = [("seed", self.0.seed())].into_py_dict(py)?;
+        Ok((PyTuple::new(py, [weights])?.into_any(), seed))
     }
 
     #[getter]
@@ -108,6 +122,7 @@ impl PyMixture {
 #[pyclass(name = "BalancedPlan", module = "dataset_rt._native", frozen)]
 pub(crate) struct PyBalancedPlan {
     plan: BalancedPlan,
+    shares: Vec<f64>,
     digest: String,
 }
 
@@ -126,9 +141,17 @@ impl PyBalancedPlan {
                 let bytes: Vec<u8> = groups.iter().flat_map(|group| group.to_le_bytes()).collect();
                 hasher.update(&bytes);
             }
-            Ok(Self { plan, digest: hasher.finish().to_string() })
+            let digest = hasher.finish().to_string();
+            Ok(Self { plan, shares, digest })
         })
         .map_err(|error| from_sampler(&error))
+    }
+
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyDict>)> {
+        let groups = array(py, "I", &py.detach(|| self.plan.groups()))?;
+        let shares = PyList::new(py, &self.shares)?.into_any();
+        let seed = [("seed", self.plan.mixture().seed())].into_py_dict(py)?;
+        Ok((PyTuple::new(py, [groups, shares])?.into_any(), seed))
     }
 
     #[getter]

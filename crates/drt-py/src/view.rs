@@ -7,7 +7,8 @@ use drt_sampler::{Mode, PLAN_VERSION, SamplingPlan, Weights};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::dataset::build_samples;
 use crate::error::{INVALID_CONFIG, from_read, from_sampler, raise};
@@ -151,28 +152,44 @@ pub(crate) struct PyPlan(pub(crate) SamplingPlan);
 
 #[pymethods]
 impl PyPlan {
-    /// A plan for `population` rows, or for as many as there are weights (a buffer of 64-bit floats).
+    /// A plan for `population` rows, or for as many as there are weights (a buffer of 64-bit floats). `table` is what a plan with
+    /// weights is pickled with.
     #[new]
-    #[pyo3(signature = (order, *, population=None, weights=None, seed=0))]
+    #[pyo3(signature = (order, *, population=None, weights=None, table=None, seed=0))]
     fn new(
         py: Python<'_>,
         order: &str,
         population: Option<u64>,
         weights: Option<&Bound<'_, PyAny>>,
+        table: Option<PyBackedBytes>,
         seed: u64,
     ) -> PyResult<Self> {
         let order = order_named(order)?;
-        let plan = match (order, population, weights) {
-            (Order::Weighted, None, Some(weights)) => {
+        let by_weight = |weights| SamplingPlan::weighted(weights, seed);
+        let plan = match (order, population, weights, table) {
+            (Order::Weighted, None, Some(weights), None) => {
                 let weights = PyBuffer::<f64>::get(weights)?.to_vec(py)?;
-                py.detach(|| Weights::new(&weights)).map(|weights| SamplingPlan::weighted(weights, seed))
+                py.detach(|| Weights::new(&weights)).map(by_weight)
             }
-            (Order::Weighted, Some(population), None) => SamplingPlan::uniform(population, seed),
-            (Order::Sequential, Some(population), None) => SamplingPlan::cyclic(population),
-            (Order::Permutation, Some(population), None) => SamplingPlan::permutation(population, seed),
+            (Order::Weighted, None, None, Some(table)) => {
+                py.detach(|| Weights::from_table(table.to_vec())).map(by_weight)
+            }
+            (Order::Weighted, Some(population), None, None) => SamplingPlan::uniform(population, seed),
+            (Order::Sequential, Some(population), None, None) => SamplingPlan::cyclic(population),
+            (Order::Permutation, Some(population), None, None) => SamplingPlan::permutation(population, seed),
             _ => return Err(PyTypeError::new_err("a plan takes a population, or, to draw by them, weights")),
         };
         plan.map(Self).map_err(|error| from_sampler(&error))
+    }
+
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((&'static str,), Bound<'py, PyDict>)> {
+        let given = PyDict::new(py);
+        match self.0.weights().and_then(|weights| weights.table()) {
+            Some(table) => given.set_item("table", PyBytes::new(py, table))?,
+            None => given.set_item("population", self.0.population())?,
+        }
+        given.set_item("seed", self.0.seed())?;
+        Ok(((self.order(),), given))
     }
 
     #[getter]

@@ -1,6 +1,5 @@
 //! Where the time of reading goes.
 
-use drt_runtime::Stage as _;
 pub use drt_runtime::StageTotals;
 
 /// Time spent in the stages of a dataset's iterators: given to [`CachedDataset::with_profile`](crate::CachedDataset::with_profile).
@@ -42,6 +41,8 @@ impl drt_runtime::Stage for Stage {
 
 #[cfg(test)]
 mod tests {
+    use drt_runtime::Stage as _;
+
     use super::*;
 
     #[test]

@@ -75,6 +75,18 @@ impl BalancedPlan {
         &self.mixture
     }
 
+    /// The group of each row, as [`new`](Self::new) took them.
+    pub fn groups(&self) -> Vec<u32> {
+        let mut groups = vec![0; self.rows.len()];
+        let ends = self.starts[1..].iter().copied().chain([self.rows.len()]);
+        for (group, (&start, end)) in (0..).zip(self.starts.iter().zip(ends)) {
+            for &row in &self.rows[start..end] {
+                groups[row as usize] = group;
+            }
+        }
+        groups
+    }
+
     /// The row at `position`. For more than a few rows, [`fill`](Self::fill) is many times faster.
     pub fn row(&self, position: u64) -> u64 {
         let (group, index) = self.mixture.place(position);

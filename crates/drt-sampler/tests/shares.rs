@@ -94,6 +94,7 @@ proptest! {
         let shares: Vec<f64> = (1..=named.len() as u32).map(f64::from).collect();
         let plan = BalancedPlan::new(&groups, &shares, seed).unwrap();
         prop_assert_eq!((plan.population(), plan.mixture().components()), (groups.len() as u64, named.len() as u64));
+        prop_assert_eq!(plan.groups(), &groups[..]);
         let mut rows = vec![0; 3000];
         plan.fill(0, &mut rows);
         let mut counts = vec![0_u64; groups.len()];

@@ -1,6 +1,5 @@
 //! Where the time of a write goes.
 
-use drt_runtime::Stage as _;
 pub use drt_runtime::StageTotals;
 
 /// Time spent in the stages of one or more writes: given to [`WriterConfig::with_profile`](crate::WriterConfig::with_profile).
@@ -70,6 +69,8 @@ impl drt_runtime::Stage for Stage {
 
 #[cfg(test)]
 mod tests {
+    use drt_runtime::Stage as _;
+
     use super::*;
 
     #[test]
