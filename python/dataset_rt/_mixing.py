@@ -10,7 +10,7 @@ import math
 import operator
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, SupportsIndex, TypeVar, cast, overload
 
 from dataset_rt._dataset import CachedDataset
@@ -19,12 +19,17 @@ from dataset_rt._native import PLAN_VERSION, MixedIterator, Mixture
 from dataset_rt.exceptions import DatasetRTError, InvalidInputError, StateMismatchError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from multiprocessing.context import BaseContext
+
+    from typing_extensions import Self, Unpack
 
     from dataset_rt._native import Plan, TableView
     from dataset_rt._sample import CachedSample
+    from dataset_rt._torch.mixed_loader import MixedLoader
     from dataset_rt._torch.mixing import MixedTorchDataset
+    from dataset_rt._torch.options import MixedLoaderOptions
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _FORMAT = "dataset-rt/mixed-state"
@@ -516,6 +521,124 @@ class MixedDataset(Generic[T_co]):
 
         rank, world_size = ranks(rank, world_size)
         return MixedTorchDataset(self.shard(batch_size=batch_size, rank=rank, world_size=world_size, drop_last=drop_last))
+
+    @overload
+    def to_torch_dataloader(
+        self,
+        *,
+        sample_transform_fn: Callable[[T_co], T],
+        collate_fn: Callable[[list[T]], Any],
+        **options: Unpack[MixedLoaderOptions],
+    ) -> MixedLoader[T_co | T]: ...
+    @overload
+    def to_torch_dataloader(
+        self,
+        *,
+        sample_transform_fn: None = None,
+        collate_fn: Callable[[list[T_co]], Any],
+        **options: Unpack[MixedLoaderOptions],
+    ) -> MixedLoader[T_co]: ...
+    @overload
+    def to_torch_dataloader(
+        self,
+        *,
+        sample_transform_fn: Callable[[T_co], T] | None = None,
+        collate_fn: None = None,
+        **options: Unpack[MixedLoaderOptions],
+    ) -> MixedLoader[T_co | T]: ...
+
+    def to_torch_dataloader(
+        self,
+        *,
+        samples_per_epoch: int | None = None,
+        batch_size: int = 1,
+        num_workers: int | Literal["auto"] = "auto",
+        sample_transform_fn: Callable[[Any], Any] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        drop_last: bool = False,
+        pin_memory: bool = False,
+        timeout: float = 0,
+        multiprocessing_context: Literal["inherit", "fork", "spawn", "forkserver"] | BaseContext = "spawn",
+        worker_init_fn: Callable[[int], None] | None = None,
+        prefetch_factor: int | Literal["auto"] = "auto",
+        persistent_workers: bool | Literal["auto"] = "auto",
+        dataloader_kwargs: Mapping[str, Any] | None = None,
+    ) -> MixedLoader[Any]:
+        """Make a `torch.utils.data.DataLoader` of passes over the stream, for any number of ranks and loading processes.
+
+        All of them take turns in the one stream: with batch size B and R ranks, step s is the R·B samples from s·R·B on, counted
+        from where the mixture is now, and rank r's batch of it the B from r·B on. So what comes depends on the global batch size
+        R·B, and on nothing else about ranks and processes; it is what `shard` gives. The mixture's own place stays, and closing
+        or iterating it later changes nothing.
+
+        *How many.* A pass has ceil(N/(R·B)) steps of N samples, or floor with `drop_last`. Every batch is full: a last step takes
+        the next samples of the stream, and what it has no step for is left to the next pass. `len(loader)`, in batches, is the
+        same on all ranks. A pass over an endless mixture has no end, and `len(loader)` is a TypeError.
+
+        *Pass after pass* the stream goes on behind the last batch delivered, also when a pass was given up, and however long
+        loading processes live. An exception in place of a batch costs that batch.
+
+        *Stop and go on.* `loader.state_dict()` says where the loader is, and `loader.load_state_dict(state)` has the next pass go
+        on there, in any process and with other ranks and processes.
+
+        *Several training processes.* Ranks are those of torch's default process group, if there is one now. Each makes its
+        loaders in the same order, of the same mixture at the same place.
+
+        Args:
+            samples_per_epoch: Samples of a pass over all ranks, 1 to 2**53; None for the mixture's epoch length.
+            batch_size: Samples of a batch, at least 1.
+            num_workers: Loading processes of each rank. `"auto"`: this rank's share of the processors less one, up to 4.
+            sample_transform_fn: Applied to each sample, or to the pair of a name and a sample if the mixture has names. For
+                loading processes it must be picklable, with any start method.
+            collate_fn: Gets a list of samples or pairs, or of what the transform made of them, also when it is one. None:
+                torch's own.
+            drop_last: Leave what is no whole step of a pass to the next one.
+            pin_memory: As torch's.
+            timeout: Seconds that torch waits for a batch of a loading process; 0 for ever.
+            multiprocessing_context: How loading processes start; `"inherit"` is Python's default.
+            worker_init_fn: Called in each loading process with its number, when the caches are open.
+            prefetch_factor: Batches that each loading process has ready. `"auto"`: 2.
+            persistent_workers: Whether loading processes live on between passes. `"auto"`: yes.
+            dataloader_kwargs: More options of torch's DataLoader.
+
+        Returns:
+            The loader, a `DataLoader` with the methods `state_dict` and `load_state_dict`.
+
+        Raises:
+            ImportError: PyTorch is not installed.
+            InvalidInputError: An argument or a combination of them cannot be (also a ValueError), types are exact; no step is
+                left with `drop_last`; training processes gave different mixtures; or it is closed.
+            TypeError: A function cannot be pickled for loading processes, or torch does not know an option.
+            StorageError: The tables could not be written for loading processes, when they start.
+
+        Source: docs/explanation/loading.md, "Mixtures".
+        """
+        blend = self._open_blend
+        from dataset_rt._torch import require_torch
+
+        require_torch()
+        from dataset_rt._torch.mixed_loader import build
+
+        with self._lock:
+            start, epoch_len = self._here().position, self._epoch_len
+        return build(
+            blend,
+            start,
+            epoch_len,
+            samples_per_epoch=samples_per_epoch,
+            batch_size=batch_size,
+            num_workers=num_workers,
+            sample_transform_fn=sample_transform_fn,
+            collate_fn=collate_fn,
+            drop_last=drop_last,
+            pin_memory=pin_memory,
+            timeout=timeout,
+            multiprocessing_context=multiprocessing_context,
+            worker_init_fn=worker_init_fn,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            dataloader_kwargs=dataloader_kwargs,
+        )
 
 
 class MixedShard(Generic[T_co]):
