@@ -607,7 +607,7 @@ class MixedDataset(Generic[T_co]):
         Raises:
             ImportError: PyTorch is not installed.
             InvalidInputError: An argument or a combination of them cannot be (also a ValueError), types are exact; no step is
-                left with `drop_last`; training processes gave different mixtures; or it is closed.
+                left with `drop_last`; training processes gave different mixtures; it is closed, or beyond position 2**62.
             TypeError: A function cannot be pickled for loading processes, or torch does not know an option.
             StorageError: The tables could not be written for loading processes, when they start.
 

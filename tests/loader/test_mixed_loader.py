@@ -200,6 +200,19 @@ def test_a_loader_begins_where_the_mixture_is_and_leaves_it_there(datasets: dict
     assert caught.value.kind == "closed"
 
 
+def test_a_loader_far_out_is_a_jump_and_ends_before_positions_do(datasets: dict[str, Any]) -> None:
+    mixed = mixture(datasets)
+    state = mixed.state_dict()
+    mixed.load_state_dict({**state, "position": 10**15})
+    for loaders in ([made(mixed)], ranks(mixed, 2, start=10**15, batch_size=3)):
+        assert flat(steps(loaders)[:8]) == named_rows(list(mixed))[:48]
+        mixed.load_state_dict({**state, "position": 10**15})
+    mixed.load_state_dict({**state, "position": 2**62})
+    with pytest.raises(drt.InvalidInputError) as caught:
+        made(mixed)
+    assert caught.value.kind == "stream-exhausted"
+
+
 def test_two_passes_at_once_share_the_stream(mixed: Any, straight: list[Any]) -> None:
     batches = made(mixed)
     first, second = iter(batches), iter(batches)

@@ -13,7 +13,7 @@ from dataset_rt._torch.artifacts import Folder
 from dataset_rt._torch.consumer import Edition
 from dataset_rt._torch.loader import Loader, Passes, assemble
 from dataset_rt._torch.mixed_stream import MixedReading
-from dataset_rt._torch.partition import Place, Topology
+from dataset_rt._torch.partition import ENDLESS, Place, Topology
 from dataset_rt.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class MixedPasses(Passes):
         world: The training processes.
 
     Raises:
-        InvalidInputError: A pass would have no step.
+        InvalidInputError: A pass would have no step, or the mixture is too far in its stream.
     """
 
     def __init__(self, blend: Blend, start: int, asked: Options, world: World) -> None:
@@ -97,6 +97,10 @@ class MixedPasses(Passes):
         )
         if not topology.num_batches:
             raise _invalid(f"with drop_last nothing is left of {topology.samples} samples for global batches of {topology.step}")
+        if start >= ENDLESS:
+            raise InvalidInputError(
+                f"the mixture is at position {start}, and loaders go no further than 2**62", kind="stream-exhausted"
+            )
         # Living processes read there where each pass begins.
         folder = Folder(None) if asked.persistent_workers else None
         reading = MixedReading(blend, asked.persistent_workers)
