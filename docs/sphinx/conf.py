@@ -56,7 +56,11 @@ nitpick_ignore_regex = [
     ("py:class", r"Path|Iterable|Iterator|Mapping|Sequence|NamedTuple|Self|Protocol"),
     ("py:class", r"(dataset_rt\.\w+\.)?[A-Z](_co)?"),  # type variables
     # Aliases of what a signature says anyway, and classes that only exist where torch is: what makes them describes them.
-    ("py:class", r"(dataset_rt\.\w+\.)?(Blend|Buffer|DatasetLoader|LoaderOptions|MixedTorchDataset|Order)"),
+    (
+        "py:class",
+        r"(dataset_rt\.\w+\.)?"
+        r"(Blend|Buffer|DatasetLoader|(Mixed)?LoaderOptions|Mixed(Iterator|Loader|Samples|TorchDataset)|Order)",
+    ),
 ]
 myst_heading_anchors = 4
 smartquotes_action = "D"  # dashes; quotes stay as they are written

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, SupportsIndex, TypeVar, cast, overload
 
 from dataset_rt._dataset import CachedDataset
@@ -18,19 +19,24 @@ from dataset_rt._native import PLAN_VERSION, MixedIterator, Mixture
 from dataset_rt.exceptions import DatasetRTError, InvalidInputError, StateMismatchError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from multiprocessing.context import BaseContext
+
+    from typing_extensions import Self, Unpack
 
     from dataset_rt._native import Plan, TableView
     from dataset_rt._sample import CachedSample
+    from dataset_rt._torch.mixed_loader import MixedLoader
     from dataset_rt._torch.mixing import MixedTorchDataset
+    from dataset_rt._torch.options import MixedLoaderOptions
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _FORMAT = "dataset-rt/mixed-state"
 _VERSION = 1
 _ENDLESS = 2**63 - 1  # positions; nobody gets so far
 _MAX_U64 = 2**64 - 1
-_READ_AT_ONCE = 128  # samples that a slice reads in one call for each component
+READ_AT_ONCE = 128  # samples that a slice reads in one call for each component
 
 
 @overload
@@ -152,6 +158,7 @@ class Blend:
         self.num_rows = sum(len(component.rows) for component in components)
         self._mixture: Mixture | None = None
         self._opened: tuple[int, list[tuple[TableView, Plan]]] | None = None
+        self._identity: dict[str, Any] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore_blend, (self.components, self.seed, self.names)
@@ -172,13 +179,35 @@ class Blend:
             opened = self._opened = (os.getpid(), list(zip(views, plans, strict=True)))
         return opened[1]
 
-    def iterate(self, start: int, count: int) -> MixedIterator:
-        """Samples at positions, read ahead."""
-        names = [component.name for component in self.components] if self.names else None
-        return MixedIterator(self.mixture, self.streams(), start, count, names=names)
+    @property
+    def labels(self) -> list[str] | None:
+        """What samples of each component come with, if anything."""
+        return [component.name for component in self.components] if self.names else None
+
+    def read(self, places: Sequence[tuple[int, int]]) -> Iterator[Any]:
+        """Samples at places, each component's in one call."""
+        streams = self.streams()
+        sources: dict[int, Iterator[CachedSample]] = {}
+        for component in sorted({component for component, _ in places}):
+            view, plan = streams[component]
+            rows = _rows(plan, [index for own, index in places if own == component])
+            try:
+                sources[component] = iter(view.read(rows))
+            except DatasetRTError:  # in its turn, after those before it
+                sources[component] = (view.read([row])[0] for row in rows)
+        numbers = [component for component, _ in places]
+        samples: Iterator[Any] = map(next, map(sources.__getitem__, numbers))
+        if (labels := self.labels) is not None:
+            samples = zip(map(labels.__getitem__, numbers), samples, strict=True)
+        yield from samples
 
     def identity(self) -> dict[str, Any]:
         """Everything that decides which sample comes at a position: small values as they are, large ones as digests."""
+        if self._identity is None:
+            self._identity = self._described()
+        return copy.deepcopy(self._identity)
+
+    def _described(self) -> dict[str, Any]:
         described: list[dict[str, Any]] = []
         for component, (view, plan) in zip(self.components, self.streams(), strict=True):
             caches, table, weights = view.digests()
@@ -216,6 +245,57 @@ class _Place(NamedTuple):
     rest: int
 
 
+class MixedSamples(MixedIterator, Generic[T_co]):
+    """An iterator over a window of a mixture's stream. Steps are native: no Python runs for them."""
+
+    __slots__ = ("_blend", "_end", "_epoch_len", "_passes")
+
+    _blend: Blend
+    _passes: int
+    _end: int
+    _epoch_len: int | None
+
+    if TYPE_CHECKING:
+
+        def __next__(self) -> T_co: ...
+
+    @classmethod
+    def _create(cls, blend: Blend, begin: _Place, end: int, epoch_len: int | None) -> MixedSamples[Any]:
+        made: MixedSamples[Any] = cls(blend.mixture, blend.streams(), begin.position, end - begin.position, names=blend.labels)
+        made._blend, made._passes, made._end, made._epoch_len = blend, begin.done, end, epoch_len
+        return made
+
+    def _here(self) -> tuple[_Place, bool]:
+        """Where the next sample is, and whether that is in the middle of the window; otherwise it is what comes behind it."""
+        position, rest = self.place()
+        endless = self._end == _ENDLESS
+        if rest:
+            return _Place(self._passes, position, 0 if endless else rest), True
+        return _Place(self._passes + 1, position if endless else self._end, 0), False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Say where in the mixture's stream the next sample is: behind the window when it is finished or closed.
+
+        Returns:
+            As `MixedDataset.state_dict`; mixtures take it as well.
+        """
+        return _state(self._blend, self._here()[0], self._epoch_len)
+
+    def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
+        """Go on in this window from the position that a state names, forwards or backwards, also when it was finished or closed.
+
+        Args:
+            state: What `state_dict` of a mixture, or of one of its iterators, returned, in any process.
+            strict: Refuse the state of a stream that would go on differently.
+
+        Raises:
+            InvalidInputError: It is no such state, or its position is not in the window (also a ValueError).
+            StateMismatchError: It is of another stream. In either case the iterator is as it was.
+        """
+        place, _ = _read_state(state, self._blend, strict=strict)
+        self.go_to(place.position)
+
+
 class MixedDataset(Generic[T_co]):
     """One stream over several datasets: iterate it as a `CachedDataset`.
 
@@ -226,7 +306,7 @@ class MixedDataset(Generic[T_co]):
     _lock: threading.RLock
     _epoch_len: int | None
     _place: _Place
-    _newest: tuple[MixedIterator, _Place] | None
+    _newest: MixedSamples[T_co] | None
 
     def __init__(self) -> None:
         """Refuse: it is made of datasets.
@@ -278,7 +358,7 @@ class MixedDataset(Generic[T_co]):
             "a MixedDataset has a place in its stream and cannot be pickled; pickle its shards, or mix in each process"
         )
 
-    def __iter__(self) -> Iterator[T_co]:
+    def __iter__(self) -> MixedSamples[T_co]:
         """Take the next window of the stream, at once, as iterating a `CachedDataset` does.
 
         What the iterator does not yield is skipped. Without an end (`set_epoch_len(None)`) the next iterator goes on behind the
@@ -287,7 +367,7 @@ class MixedDataset(Generic[T_co]):
         Returns:
             An iterator of `len(self)` samples, or of as many as you want, that threads may share. It raises `CorruptCacheError`
             or `StorageError` at a sample that cannot be read, after all earlier ones, and is then finished. `close()` gives the
-            rest of its window up.
+            rest of its window up. `state_dict()` and `load_state_dict(state, strict=True)` are the mixture's, for this window.
 
         Raises:
             InvalidInputError: The mixture is closed, or its stream ends, after 2**63 - 1 samples.
@@ -300,9 +380,9 @@ class MixedDataset(Generic[T_co]):
                 end = _ENDLESS
             elif (end := here.position + length) >= _ENDLESS:
                 raise InvalidInputError("a mixture has 2**63 - 1 samples, and this epoch goes beyond", kind="stream-exhausted")
-            iterator = blend.iterate(here.position, end - here.position)
-            self._place, self._newest = _Place(here.done + 1, end, 0), (iterator, here)
-        return iterator
+            samples: MixedSamples[T_co] = MixedSamples._create(blend, here, end, self._epoch_len)
+            self._place, self._newest = _Place(here.done + 1, end, 0), samples
+        return samples
 
     def __len__(self) -> int:
         """Samples that the next iterator will yield.
@@ -323,19 +403,9 @@ class MixedDataset(Generic[T_co]):
     def _here(self) -> _Place:
         """Where the next window begins. The lock is held."""
         if self._place.position == _ENDLESS and self._newest is not None:
-            position, _ = self._newest[0].place()
+            position, _ = self._newest.place()
             return self._place._replace(position=position)
         return self._place
-
-    def _middle(self) -> _Place | None:
-        """The place in the middle of the newest iterator's window, if it is in the middle. The lock is held."""
-        if self._newest is None:
-            return None
-        iterator, begin = self._newest
-        position, rest = iterator.place()
-        if not rest:
-            return None
-        return _Place(begin.done, position, 0 if self._place.position == _ENDLESS else rest)
 
     def set_epoch_len(self, epoch_len: SupportsIndex | None) -> None:
         """Set how many samples each future iterator yields. The place in the stream stays.
@@ -369,16 +439,11 @@ class MixedDataset(Generic[T_co]):
         """
         blend = self._open_blend
         with self._lock:
-            place, epoch_len = self._middle() or self._here(), self._epoch_len
-        return {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "mixture": blend.identity(),
-            "pass": place.done,
-            "position": place.position,
-            "rest": place.rest,
-            "epoch_len": epoch_len,
-        }
+            place, epoch_len = self._here(), self._epoch_len
+            if self._newest is not None:
+                newest, is_middle = self._newest._here()
+                place = newest if is_middle else place
+        return _state(blend, place, epoch_len)
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Go on from a place in the stream.
@@ -456,6 +521,124 @@ class MixedDataset(Generic[T_co]):
 
         rank, world_size = ranks(rank, world_size)
         return MixedTorchDataset(self.shard(batch_size=batch_size, rank=rank, world_size=world_size, drop_last=drop_last))
+
+    @overload
+    def to_torch_dataloader(
+        self,
+        *,
+        sample_transform_fn: Callable[[T_co], T],
+        collate_fn: Callable[[list[T]], Any],
+        **options: Unpack[MixedLoaderOptions],
+    ) -> MixedLoader[T_co | T]: ...
+    @overload
+    def to_torch_dataloader(
+        self,
+        *,
+        sample_transform_fn: None = None,
+        collate_fn: Callable[[list[T_co]], Any],
+        **options: Unpack[MixedLoaderOptions],
+    ) -> MixedLoader[T_co]: ...
+    @overload
+    def to_torch_dataloader(
+        self,
+        *,
+        sample_transform_fn: Callable[[T_co], T] | None = None,
+        collate_fn: None = None,
+        **options: Unpack[MixedLoaderOptions],
+    ) -> MixedLoader[T_co | T]: ...
+
+    def to_torch_dataloader(
+        self,
+        *,
+        samples_per_epoch: int | None = None,
+        batch_size: int = 1,
+        num_workers: int | Literal["auto"] = "auto",
+        sample_transform_fn: Callable[[Any], Any] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        drop_last: bool = False,
+        pin_memory: bool = False,
+        timeout: float = 0,
+        multiprocessing_context: Literal["inherit", "fork", "spawn", "forkserver"] | BaseContext = "spawn",
+        worker_init_fn: Callable[[int], None] | None = None,
+        prefetch_factor: int | Literal["auto"] = "auto",
+        persistent_workers: bool | Literal["auto"] = "auto",
+        dataloader_kwargs: Mapping[str, Any] | None = None,
+    ) -> MixedLoader[Any]:
+        """Make a `torch.utils.data.DataLoader` of passes over the stream, for any number of ranks and loading processes.
+
+        All of them take turns in the one stream: with batch size B and R ranks, step s is the R·B samples from s·R·B on, counted
+        from where the mixture is now, and rank r's batch of it the B from r·B on. So what comes depends on the global batch size
+        R·B, and on nothing else about ranks and processes; it is what `shard` gives. The mixture's own place stays, and closing
+        or iterating it later changes nothing.
+
+        *How many.* A pass has ceil(N/(R·B)) steps of N samples, or floor with `drop_last`. Every batch is full: a last step takes
+        the next samples of the stream, and what it has no step for is left to the next pass. `len(loader)`, in batches, is the
+        same on all ranks. A pass over an endless mixture has no end, and `len(loader)` is a TypeError.
+
+        *Pass after pass* the stream goes on behind the last batch delivered, also when a pass was given up, and however long
+        loading processes live. An exception in place of a batch costs that batch.
+
+        *Stop and go on.* `loader.state_dict()` says where the loader is, and `loader.load_state_dict(state)` has the next pass go
+        on there, in any process and with other ranks and processes.
+
+        *Several training processes.* Ranks are those of torch's default process group, if there is one now. Each makes its
+        loaders in the same order, of the same mixture at the same place.
+
+        Args:
+            samples_per_epoch: Samples of a pass over all ranks, 1 to 2**53; None for the mixture's epoch length.
+            batch_size: Samples of a batch, at least 1.
+            num_workers: Loading processes of each rank. `"auto"`: this rank's share of the processors less one, up to 4.
+            sample_transform_fn: Applied to each sample, or to the pair of a name and a sample if the mixture has names. For
+                loading processes it must be picklable, with any start method.
+            collate_fn: Gets a list of samples or pairs, or of what the transform made of them, also when it is one. None:
+                torch's own.
+            drop_last: Leave what is no whole step of a pass to the next one.
+            pin_memory: As torch's.
+            timeout: Seconds that torch waits for a batch of a loading process; 0 for ever.
+            multiprocessing_context: How loading processes start; `"inherit"` is Python's default.
+            worker_init_fn: Called in each loading process with its number, when the caches are open.
+            prefetch_factor: Batches that each loading process has ready. `"auto"`: 2.
+            persistent_workers: Whether loading processes live on between passes. `"auto"`: yes.
+            dataloader_kwargs: More options of torch's DataLoader.
+
+        Returns:
+            The loader, a `DataLoader` with the methods `state_dict` and `load_state_dict`.
+
+        Raises:
+            ImportError: PyTorch is not installed.
+            InvalidInputError: An argument or a combination of them cannot be (also a ValueError), types are exact; no step is
+                left with `drop_last`; training processes gave different mixtures; it is closed, or beyond position 2**62.
+            TypeError: A function cannot be pickled for loading processes, or torch does not know an option.
+            StorageError: The tables could not be written for loading processes, when they start.
+
+        Source: docs/explanation/loading.md, "Mixtures".
+        """
+        blend = self._open_blend
+        from dataset_rt._torch import require_torch
+
+        require_torch()
+        from dataset_rt._torch.mixed_loader import build
+
+        with self._lock:
+            start, epoch_len = self._here().position, self._epoch_len
+        return build(
+            blend,
+            start,
+            epoch_len,
+            samples_per_epoch=samples_per_epoch,
+            batch_size=batch_size,
+            num_workers=num_workers,
+            sample_transform_fn=sample_transform_fn,
+            collate_fn=collate_fn,
+            drop_last=drop_last,
+            pin_memory=pin_memory,
+            timeout=timeout,
+            multiprocessing_context=multiprocessing_context,
+            worker_init_fn=worker_init_fn,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            dataloader_kwargs=dataloader_kwargs,
+        )
 
 
 class MixedShard(Generic[T_co]):
@@ -546,31 +729,13 @@ class MixedShard(Generic[T_co]):
         batch, stride = self._batch_size, self._batch_size * self._world_size
         steps = _ENDLESS // stride if self._steps is None else self._steps
         first = self._start + epoch * steps * stride + self._rank * batch
-        together = max(_READ_AT_ONCE // batch, 1)  # batches read in one call
+        together = max(READ_AT_ONCE // batch, 1)  # batches read in one call
         mine = range(step + worker, steps, num_workers)
         for done in range(0, len(mine), together):
             places: list[tuple[int, int]] = []
             for number in mine[done : done + together]:
                 places += self._blend.mixture.places(first + number * stride, batch)
-            yield from self._read(places)
-
-    def _read(self, places: Sequence[tuple[int, int]]) -> Iterator[T_co]:
-        """Samples at places, each component's in one call."""
-        streams = self._blend.streams()
-        sources: dict[int, Iterator[CachedSample]] = {}
-        for component in sorted({component for component, _ in places}):
-            view, plan = streams[component]
-            rows = _rows(plan, [index for own, index in places if own == component])
-            try:
-                sources[component] = iter(view.read(rows))
-            except DatasetRTError:  # in its turn, after those before it
-                sources[component] = (view.read([row])[0] for row in rows)
-        numbers = [component for component, _ in places]
-        samples: Iterator[Any] = map(next, map(sources.__getitem__, numbers))
-        if self._blend.names:
-            names = [component.name for component in self._blend.components]
-            samples = zip(map(names.__getitem__, numbers), samples, strict=True)
-        yield from samples  # pyright: ignore[reportReturnType]
+            yield from self._blend.read(places)
 
 
 def _rows(plan: Plan, positions: list[int]) -> list[int]:
@@ -604,6 +769,18 @@ def _epoch_len(value: SupportsIndex) -> int:
     return length
 
 
+def _state(blend: Blend, place: _Place, epoch_len: int | None) -> dict[str, Any]:
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "mixture": blend.identity(),
+        "pass": place.done,
+        "position": place.position,
+        "rest": place.rest,
+        "epoch_len": epoch_len,
+    }
+
+
 def _read_state(given: object, blend: Blend, *, strict: bool) -> tuple[_Place, int | None]:
     """The place that a state names, and the epoch length with it. With `strict` it must be of the stream that goes on."""
     state = _mapping(given)
@@ -619,10 +796,10 @@ def _read_state(given: object, blend: Blend, *, strict: bool) -> tuple[_Place, i
     if saved is None or not isinstance(components, list):
         raise _no_state("'mixture' is missing or of another form")
     before = [_mapping(component) or {} for component in cast("list[object]", components)]
-    differences = _differences(blend.identity(), saved, before) if strict else []
-    if differences:
+    differ = differences(blend.identity(), saved, before) if strict else []
+    if differ:
         raise StateMismatchError(
-            f"the state is of another stream: {', '.join(differences)}; mix what it was saved with, or pass strict=False to go "
+            f"the state is of another stream: {', '.join(differ)}; mix what it was saved with, or pass strict=False to go "
             "on by position",
             kind="state-mismatch",
         )
@@ -644,8 +821,14 @@ def _no_state(what: str) -> InvalidInputError:
     return InvalidInputError(f"this is no state of a mixture: {what}", kind="invalid-state")
 
 
-def _differences(own: Mapping[str, Any], saved: Mapping[str, Any], before: list[Mapping[str, Any]]) -> list[str]:
-    """What of another stream is different, in words."""
+def differences(own: Mapping[str, Any], saved: Mapping[str, Any], before: list[Mapping[str, Any]]) -> list[str]:
+    """What of another stream is different, in words.
+
+    Args:
+        own: `Blend.identity` of the stream here.
+        saved: That of the other one.
+        before: The components of the other one.
+    """
     found: list[str] = []
     for key, what in (("version", "the plan version"), ("seed", "the seed of the mixture")):
         if own[key] != saved.get(key):

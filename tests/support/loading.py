@@ -67,6 +67,33 @@ def random_number(_sample: Any) -> int:
     return int(numpy.random.randint(2**31))
 
 
+def named_rows(batch: list[Any]) -> list[tuple[str, int]]:
+    return [(name, sample.sample_id) for name, sample in batch]
+
+
+def same_pairs_after_a_look(batch: list[Any]) -> list[Any]:
+    assert all(len(sample.data) for _, sample in batch)
+    return batch
+
+
+def with_its_length(pair: Any) -> tuple[str, int, int]:
+    name, sample = pair
+    return name, sample.sample_id, len(sample.data)
+
+
+def refuses_the_third_of_b(pair: Any) -> Any:
+    name, sample = pair
+    if (name, sample.sample_id) == ("b", 3):
+        raise KeyError("the third is refused")
+    return pair
+
+
+def kept(made: Any) -> Any:
+    """Have a loader's processes ended by `end_processes`."""
+    _made.add(made)
+    return made
+
+
 def loader(dataset: Any, **options: Any) -> Any:
     """A quiet loader in table order that loads in this process, but for what is said; nothing is checked about its warnings."""
     defaults = {"verbose": False, "num_workers": 0, "shuffle": False, "collate_fn": numbers}

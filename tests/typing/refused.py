@@ -86,3 +86,11 @@ def loaders_whose_functions_do_not_fit(dataset: drt.CachedDataset) -> None:
     dataset.to_torch_dataloader(sample_transform_fn=length, collate_fn=first)  # type: ignore[misc]
     dataset.to_torch_dataloader(worker_partition="halves")  # type: ignore[call-overload]
     dataset.to_torch_dataloader(batch_sze=4)  # type: ignore[call-overload]
+
+
+def loaders_of_mixtures_whose_functions_do_not_fit(dataset: drt.CachedDataset) -> None:
+    named = drt.mix({"a": dataset}, names=True)
+    named.to_torch_dataloader(collate_fn=first)  # type: ignore[arg-type]
+    named.to_torch_dataloader(sample_transform_fn=length)  # type: ignore[arg-type]
+    named.to_torch_dataloader(shuffle=True)  # type: ignore[call-overload]
+    named.to_torch_dataloader(worker_partition="stream")  # type: ignore[call-overload]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import collections
+import copy
 import functools
 import gc
 import itertools
 import json
 import pickle
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -432,6 +435,129 @@ def test_a_state_of_a_later_version_is_refused(datasets: dict[str, Any]) -> None
     for state in (None, [], "{}"):
         with pytest.raises(drt.InvalidInputError):
             mixed.load_state_dict(state)  # type: ignore[arg-type]
+
+
+# states of iterators ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_an_iterator_goes_on_from_every_position_of_its_window(datasets: dict[str, Any], names: bool) -> None:
+    rows = take if names else lambda samples, count: subject.ids(itertools.islice(samples, count))
+    straight = expected(12, start=12) if names else [row for _, row in expected(12, start=12)]
+    for stop in range(13):
+        running, resumed = mixture(datasets, names=names), mixture(datasets, names=names)
+        for mixed in (running, resumed):
+            mixed.set_epoch_len(12)
+            iter(mixed)
+        samples, others, whole = iter(running), iter(resumed), mixture(datasets, names=names)
+        assert rows(samples, stop) == straight[:stop]
+        state = through_json(samples.state_dict())
+        assert state == running.state_dict(), "the mixture's is that of its newest iterator"
+        behind = (2, 24, 0) if stop == 12 else (1, 12 + stop, 12 - stop)
+        assert (state["pass"], state["position"], state["rest"]) == behind
+        others.load_state_dict(state)
+        assert others.state_dict() == state and resumed.state_dict() == state
+        assert rows(others, 99) == straight[stop:] == rows(samples, 99)
+        others.load_state_dict(state)
+        assert rows(others, 99) == straight[stop:], "also backwards"
+        whole.load_state_dict(state)
+        assert len(whole) == (12 if stop == 12 else 12 - stop)
+
+
+def test_an_iterator_takes_the_state_of_a_mixture(datasets: dict[str, Any]) -> None:
+    running, resumed = mixture(datasets), mixture(datasets)
+    take(running, 300)
+    samples = iter(resumed)
+    samples.load_state_dict(through_json(running.state_dict()))
+    assert take(samples, 99) == expected(34, start=300)
+    assert take(resumed, 5) == expected(5, start=334), "its window is where it was"
+
+
+def test_an_iterator_without_an_end_goes_on(datasets: dict[str, Any]) -> None:
+    mixed = mixture(datasets)
+    mixed.set_epoch_len(None)
+    samples = iter(mixed)
+    take(samples, 7)
+    state = through_json(samples.state_dict())
+    assert (state["pass"], state["position"], state["rest"], state["epoch_len"]) == (0, 7, 0, None)
+    samples.load_state_dict({**state, "position": 10**12})
+    assert take(samples, 300) == expected(300, start=10**12)
+    assert take(mixed, 3) == expected(3, start=10**12 + 300)
+    samples.close()
+    assert (samples.state_dict()["pass"], samples.state_dict()["position"]) == (1, 10**12 + 300)
+
+
+def test_a_closed_or_finished_iterator_is_behind_its_window_and_can_go_back(datasets: dict[str, Any]) -> None:
+    mixed = mixture(datasets)
+    mixed.set_epoch_len(10)
+    beginning = iter(mixed).state_dict()
+    for end in (lambda each: each.close(), lambda each: take(each, 99)):
+        mixed.load_state_dict({**beginning, "rest": 10})
+        samples = iter(mixed)
+        take(samples, 4)
+        state = samples.state_dict()
+        end(samples)
+        ended = samples.state_dict()
+        assert [ended[key] for key in ("pass", "position", "rest", "epoch_len")] == [1, 10, 0, 10]
+        assert take(samples, 9) == []
+        samples.load_state_dict(state)
+        assert (samples.state_dict(), len(list(samples))) == (state, 6)
+    mixed.close()
+    samples.load_state_dict(state)
+    assert take(samples, 99) == expected(6, start=4), "a closed mixture's iterators go on"
+
+
+def test_states_that_do_not_fit_leave_an_iterator_as_it_was(datasets: dict[str, Any]) -> None:
+    mixed = mixture(datasets)
+    mixed.set_epoch_len(10)
+    first, second = iter(mixed), iter(mixed)
+    take(second, 3)
+    before = second.state_dict()
+    with pytest.raises(drt.InvalidInputError, match="position 0 is not in the window of 10 to 20"):
+        second.load_state_dict(first.state_dict())
+    with pytest.raises(drt.InvalidInputError, match="position 21 is not in the window"):
+        second.load_state_dict({**before, "position": 21})
+    with pytest.raises(drt.InvalidInputError) as caught:
+        second.load_state_dict({**before, "position": "12"})
+    assert caught.value.kind == "invalid-state"
+    other = {**mixture(datasets, seed=4).state_dict(), "position": 15}
+    with pytest.raises(drt.StateMismatchError, match="the seed of the mixture is 3 here and was 4"):
+        second.load_state_dict(other)
+    assert second.state_dict() == before
+    second.load_state_dict(other, strict=False)
+    assert take(second, 99) == expected(5, start=15)
+    for copying in (pickle.dumps, copy.copy):
+        with pytest.raises(TypeError, match="pickle"):
+            copying(first)
+
+
+def test_threads_take_samples_while_another_jumps(datasets: dict[str, Any]) -> None:
+    mixed = mixture(datasets)
+    mixed.set_epoch_len(2000)
+    samples, found = iter(mixed), []
+    state = samples.state_dict()
+    readers = [threading.Thread(target=lambda: found.extend(samples)) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for position in range(0, 2000, 100):
+        samples.load_state_dict({**state, "position": position})
+        assert 0 <= samples.state_dict()["position"] <= 2000
+    for reader in readers:
+        reader.join()
+    known = set(expected(2000))
+    assert {(name, sample.sample_id) for name, sample in found} <= known and len(found) >= 100
+    samples.load_state_dict(state)
+    assert take(samples, 9999) == expected(2000)
+
+
+def test_steps_of_an_iterator_run_no_python(datasets: dict[str, Any]) -> None:
+    samples, calls = iter(mixture(datasets)), []
+    sys.setprofile(lambda _frame, event, _argument: calls.append(event))
+    try:
+        collections.deque(samples, maxlen=0)
+    finally:
+        sys.setprofile(None)
+    assert "call" not in calls
 
 
 # shards -----------------------------------------------------------------------------------------------------------------------

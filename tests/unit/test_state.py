@@ -201,6 +201,10 @@ def test_an_iterator_goes_on_from_a_state_within_its_window(cache: Path) -> None
     assert subject.ids(second) == expected[2]
     second.load_state_dict(expected[1])
     assert subject.ids(second) == expected[2], "also backwards"
+    second.close()
+    second.load_state_dict(expected[1])
+    assert second.state_dict() == expected[1], "also when it was closed"
+    assert subject.ids(second) == expected[2]
     dataset = open_ordered(cache, "weighted")
     list(dataset)
     with pytest.raises(drt.InvalidInputError, match="position 4 is not in the window of 10 to 20"):

@@ -1,6 +1,7 @@
+use std::ops::Range;
 use std::sync::Arc;
 
-use drt_reader::{Positions, TableView};
+use drt_reader::{Positions, ReadError, TableView};
 use drt_sampler::{Mixture, SamplingPlan};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -16,10 +17,11 @@ use crate::view::{PyPlan, PyTableView};
 const PLACES: usize = 256;
 
 /// An iterator over a window of a mixture's stream. Threads may share it: each sample goes to one of them.
-#[pyclass(name = "MixedIterator", module = "dataset_rt._native", frozen)]
+#[pyclass(name = "MixedIterator", module = "dataset_rt._native", frozen, subclass)]
 pub(crate) struct PyMixedIterator {
     mixture: Mixture,
     components: Vec<Component>,
+    window: Range<u64>,
     state: Exclusive<Mixed>,
 }
 
@@ -29,8 +31,7 @@ struct Component {
     builder: Arc<SampleBuilder>,
     /// What its samples are handed out with, if anything.
     name: Option<Py<PyString>>,
-    /// Which of its positions are in the window.
-    begin: u64,
+    /// Which of its positions is the first one behind the window.
     end: u64,
 }
 
@@ -41,19 +42,32 @@ struct Mixed {
     /// The components of the positions from `position` on, as far as `at` says.
     places: Vec<(u64, u64)>,
     at: usize,
-    /// What is being read of each component that came already.
-    sources: Vec<Option<State>>,
+    /// What is being read of each component; nothing of any when nothing more is given.
+    sources: Vec<Source>,
+}
+
+/// What is being read of a component.
+enum Source {
+    /// Nothing yet: it begins at this one of its positions.
+    Before(u64),
+    Reading(Box<State>),
 }
 
 impl Component {
-    fn open(&self) -> PyResult<State> {
-        let positions = Positions::window(self.begin, self.end - self.begin);
+    fn open(&self, begin: u64) -> PyResult<State> {
+        let positions = Positions::window(begin, self.end - begin);
         let samples = positions.and_then(|positions| self.view.iter(self.plan.clone(), positions));
         Ok(State::new(samples.map_err(|error| from_read(&error))?, &self.builder))
     }
 }
 
 impl Mixed {
+    /// Begin at a position, and end with the window.
+    fn new(mixture: &Mixture, position: u64, end: u64) -> Self {
+        let sources = mixture.before(position).into_iter().map(Source::Before).collect();
+        Self { position, end, places: Vec::new(), at: 0, sources }
+    }
+
     fn next<'py>(
         &mut self,
         py: Python<'py>,
@@ -75,11 +89,11 @@ impl Mixed {
         }
         let number = self.places[self.at].0 as usize;
         let (component, source) = (&components[number], &mut self.sources[number]);
-        let source = match source {
-            Some(source) => source,
-            None => source.insert(component.open()?),
-        };
-        let sample = source.next(py, &component.builder)?;
+        if let Source::Before(begin) = *source {
+            *source = Source::Reading(Box::new(component.open(begin)?));
+        }
+        let Source::Reading(reading) = source else { unreachable!("it was opened just now") };
+        let sample = reading.next(py, &component.builder)?;
         let sample = sample.ok_or_else(|| PyValueError::new_err("a component has fewer positions than its share"))?;
         let outcome = match &component.name {
             None => sample,
@@ -115,17 +129,15 @@ impl PyMixedIterator {
             return Err(PyValueError::new_err("a mixture's components have one view, one plan and one name each"));
         }
         let mut names = names.map(Vec::into_iter);
-        let windows = mixture.before(start).into_iter().zip(mixture.before(end));
-        let components = (components.iter().zip(windows))
-            .map(|((view, plan), (begin, end))| {
+        let components = (components.iter().zip(mixture.before(end)))
+            .map(|((view, plan), end)| {
                 let (view, builder) = view.parts();
                 let name = names.as_mut().and_then(Iterator::next);
-                Component { view: view.clone(), plan: plan.0.clone(), builder: Arc::clone(builder), name, begin, end }
+                Component { view: view.clone(), plan: plan.0.clone(), builder: Arc::clone(builder), name, end }
             })
             .collect();
-        let sources = std::iter::repeat_with(|| None).take(len).collect();
-        let state = Mixed { position: start, end, places: Vec::new(), at: 0, sources };
-        Ok(Self { mixture, components, state: Exclusive::new(state) })
+        let state = Exclusive::new(Mixed::new(&mixture, start, end));
+        Ok(Self { mixture, components, window: start..end, state })
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -145,6 +157,19 @@ impl PyMixedIterator {
     fn place(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         let locked = self.state.lock(py)?;
         Ok((locked.state.position, locked.state.end - locked.state.position))
+    }
+
+    /// Go on from another position of the window, also when it is finished or closed.
+    fn go_to(&self, py: Python<'_>, position: u64) -> PyResult<()> {
+        let Range { start, end } = self.window;
+        if !(start..=end).contains(&position) {
+            let reason = format!("position {position} is not in the window of {start} to {end}");
+            return Err(from_read(&ReadError::InvalidConfig { reason }));
+        }
+        let next = Mixed::new(&self.mixture, position, end);
+        let before = std::mem::replace(&mut *self.state.lock(py)?.state, next);
+        drop(before); // with nobody kept waiting
+        Ok(())
     }
 
     /// Give nothing more, and let go of what was prepared. Closing again does nothing.

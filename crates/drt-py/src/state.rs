@@ -33,8 +33,10 @@ impl Progress {
         self.next.store(self.next.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
+    /// Go on from another place, also when it was closed.
     pub(crate) fn set(&self, position: u64) {
         self.next.store(position, Ordering::Relaxed);
+        self.is_closed.store(false, Ordering::Relaxed);
     }
 
     /// What was not handed out is not wanted.

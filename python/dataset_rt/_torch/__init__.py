@@ -1,8 +1,9 @@
-"""The PyTorch loader. Torch is imported by `_torch.data` and `_torch.loader`, which are imported when a loader is asked for.
+"""The PyTorch loader. Torch is imported by `_torch.data`, `_torch.loader` and those of mixtures, `_torch.mixed_loader` and
+`_torch.mixing`, which are imported when a loader is asked for.
 
 What needs no torch is in modules of its own: `partition` and `seeds` (who reads which rows), `budgets` (how many processes and
-threads), `options` (what was asked for), `stream` (from rows to samples), `artifacts` (what is on the disk for the loading
-processes) and `events` (what is logged).
+threads), `options` (what was asked for), `stream` and `mixed_stream` (from rows to samples), `artifacts` (what is on the disk for
+the loading processes) and `events` (what is logged).
 """
 
 from __future__ import annotations

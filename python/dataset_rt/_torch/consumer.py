@@ -6,11 +6,11 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dataset_rt._torch.events import emit
 from dataset_rt._torch.partition import Place, Share, Topology
-from dataset_rt._torch.stream import Places, Stream
+from dataset_rt._torch.stream import Places, RowStream, Stream
 from dataset_rt.exceptions import StorageError
 
 if TYPE_CHECKING:
@@ -36,8 +36,55 @@ class Edition(NamedTuple):
     topology: Topology
 
 
-class Reading(NamedTuple):
-    """How consumers open the caches.
+class Opener(Protocol):
+    """Opens what consumers of a process read: once, and again for each later edition."""
+
+    def __call__(self, edition: Edition, /) -> Any:
+        """What streams are made of."""
+        ...
+
+
+class Reading(Protocol):
+    """How consumers come by their samples. It is pickled for loading processes."""
+
+    @property
+    def num_threads(self) -> int:
+        """Native threads of each consumer."""
+        ...
+
+    @property
+    def persistent(self) -> bool:
+        """Whether consumers live on after a pass."""
+        ...
+
+    @property
+    def verbose(self) -> bool:
+        """Whether they tell what they do."""
+        ...
+
+    @property
+    def advice(self) -> str:
+        """What is for loaders that are somebody else's."""
+        ...
+
+    def opener(self) -> Opener:
+        """What a process opens its editions with."""
+        ...
+
+    def stream(self, opened: Any, topology: Topology, share: int, stride: int | None) -> Stream:
+        """The samples of a consumer.
+
+        Args:
+            opened: What was opened.
+            topology: Who reads what of it.
+            share: The consumer whose share is read.
+            stride: As a `Stream`'s.
+        """
+        ...
+
+
+class TableReading(NamedTuple):
+    """How consumers of a table open the caches.
 
     Attributes:
         paths: Folders of the caches, absolute.
@@ -56,6 +103,42 @@ class Reading(NamedTuple):
     num_threads: int
     persistent: bool
     verbose: bool
+
+    @property
+    def advice(self) -> str:
+        """As `Reading`."""
+        return "to_torch_map_dataset"
+
+    def opener(self) -> Opener:
+        """As `Reading`."""
+        return _TableOpener(self)
+
+    def stream(self, opened: TableView, topology: Topology, share: int, stride: int | None) -> Stream:
+        """As `Reading`."""
+        return RowStream(opened, topology.shares()[share], topology, stride)
+
+
+class _TableOpener:
+    """Maps the tables that a loader saved, by the threads of one runtime."""
+
+    def __init__(self, reading: TableReading) -> None:
+        self._reading = reading
+        self._runtime: Runtime | None = None
+
+    def __call__(self, edition: Edition) -> TableView:
+        from dataset_rt._native import Runtime
+
+        assert edition.folder is not None, "a table that is not open is in a file"
+        first = self._runtime is None
+        if self._runtime is None:
+            self._runtime = Runtime(num_workers=self._reading.num_threads)
+        return self._runtime.open_view(
+            [Path(path) for path in self._reading.paths],
+            edition.folder / TABLE_FILE,
+            prefetch_size=self._reading.prefetch_size,
+            validate_cache=self._reading.validate_cache and first,
+            io=self._reading.io,
+        )
 
 
 class Batch(NamedTuple):
@@ -141,7 +224,7 @@ class Consumer:
         edition: The table to begin with.
         home: The loader's folder, where later editions appear; None where nobody else reads.
         number: The loading process, or None for the training process itself.
-        view: The table, where it is open already.
+        view: What streams are made of, where it is open already.
         places_only: Whether another process reads the samples.
     """
 
@@ -152,12 +235,12 @@ class Consumer:
         home: Path | None,
         number: int | None,
         *,
-        view: TableView | None = None,
+        view: Any = None,
         places_only: bool = False,
     ) -> None:
         self._reading, self._edition, self._home, self._number = reading, edition, home, number
         self._view, self._places_only = view, places_only
-        self._runtime: Runtime | None = None
+        self._open_edition = reading.opener()
         self._shares = edition.topology.shares()
         self._stream: Stream | Places | None = None
         self._stream_of = self._number or 0
@@ -191,7 +274,7 @@ class Consumer:
         event = "reader_started" if self._share.quota else "reader_empty"
         self._tell(event, sampling_reset=True)
 
-    def switch(self, edition: Edition, view: TableView | None = None) -> None:
+    def switch(self, edition: Edition, view: Any = None) -> None:
         """Read another table, from the beginning of its stream."""
         self._edition, self._view, self._shares = edition, view, edition.topology.shares()
         self._stream, self._stream_of, self._position = None, self._number or 0, self._first_position()
@@ -253,25 +336,10 @@ class Consumer:
             self._stream = Places(topology.stride)
         else:
             if self._view is None:
-                self._view = self._map(self._edition)
-            self._stream = Stream(self._view, self._shares[consumer], topology, topology.stride)
+                self._view = self._open_edition(self._edition)
+            self._stream = self._reading.stream(self._view, topology, consumer, topology.stride)
         self._stream.go_to(self._position)
         self._stream_of = consumer
-
-    def _map(self, edition: Edition) -> TableView:
-        from dataset_rt._native import Runtime
-
-        assert edition.folder is not None, "a table that is not open is in a file"
-        first = self._runtime is None
-        if self._runtime is None:
-            self._runtime = Runtime(num_workers=self._reading.num_threads)
-        return self._runtime.open_view(
-            [Path(path) for path in self._reading.paths],
-            edition.folder / TABLE_FILE,
-            prefetch_size=self._reading.prefetch_size,
-            validate_cache=self._reading.validate_cache and first,
-            io=self._reading.io,
-        )
 
     def _tell(self, event: str, *, sampling_reset: bool) -> None:
         if not self._reading.verbose:

@@ -28,7 +28,6 @@ from dataset_rt.exceptions import ForkedProcessError, InvalidInputError
 
 if TYPE_CHECKING:
     from dataset_rt._dataset import CachedDataset
-    from dataset_rt._native import TableView
 
 
 class DatasetView(IterableDataset[CachedSample]):
@@ -69,11 +68,11 @@ class Opened:
 
     Args:
         edition: The edition.
-        view: Its table.
+        view: Its table, or what else streams are made of.
         home: The loader's folder, if there is one.
     """
 
-    def __init__(self, edition: Edition, view: TableView, home: Folder | None) -> None:
+    def __init__(self, edition: Edition, view: Any, home: Folder | None) -> None:
         self.edition, self.view = edition, view
         self.streams: dict[int, Stream] = {}
         self._removal: Any = None
@@ -90,17 +89,18 @@ class Parent:
     """What only the training process has: the open tables that loading processes refer to, and the folder that they map.
 
     Args:
+        reading: How consumers come by their samples.
         folder: None when nothing is on the disk.
     """
 
-    def __init__(self, folder: Folder | None) -> None:
+    def __init__(self, reading: Reading, folder: Folder | None) -> None:
         self.token = uuid.uuid4().hex
-        self.folder = folder
+        self.folder, self._reading = folder, reading
         self._opened: weakref.WeakValueDictionary[int, Opened] = weakref.WeakValueDictionary()
         self._last: deque[Opened] = deque(maxlen=2)
         _parents[self.token] = self
 
-    def add(self, edition: Edition, view: TableView) -> None:
+    def add(self, edition: Edition, view: Any) -> None:
         """Keep an edition, and the one before it: batches of a pass that was given up may still be on their way.
 
         Earlier ones stay as long as passes that were begun with them.
@@ -116,7 +116,7 @@ class Parent:
         """The edition that the next pass reads."""
         return self._last[-1]
 
-    def read(self, since: int, share: int, position: int, count: int) -> list[CachedSample]:
+    def read(self, since: int, share: int, position: int, count: int) -> list[Any]:
         """The samples that a loading process read, from here."""
         opened = self._opened.get(since)
         if opened is None:
@@ -128,7 +128,7 @@ class Parent:
             share, stride = 0, topology.step
         stream = opened.streams.get(share)
         if stream is None:
-            stream = opened.streams[share] = Stream(opened.view, topology.shares()[share], topology, stride)
+            stream = opened.streams[share] = self._reading.stream(opened.view, topology, share, stride)
         return stream.take_at(position, count)
 
 
@@ -161,9 +161,9 @@ class LoaderDataset(IterableDataset[Any]):
     """The samples of one rank, divided over its loading processes. It is pickled without rows, weights or open files.
 
     Args:
-        reading: How consumers open the caches.
+        reading: How consumers come by their samples.
         edition: The table to begin with.
-        view: That table.
+        view: That table, or what else streams are made of.
         transform: Applied to each sample.
         parent: What stays in this process.
 
@@ -176,8 +176,8 @@ class LoaderDataset(IterableDataset[Any]):
         self,
         reading: Reading,
         edition: Edition,
-        view: TableView,
-        transform: Callable[[CachedSample], Any] | None,
+        view: Any,
+        transform: Callable[[Any], Any] | None,
         parent: Parent,
     ) -> None:
         self.for_loader = self.places_only = False
@@ -193,6 +193,8 @@ class LoaderDataset(IterableDataset[Any]):
         parent.add(edition, view)
 
     def __len__(self) -> int:
+        if self.edition.topology.endless:
+            raise TypeError("a pass without an end has no length")
         return self.edition.topology.budget
 
     def __getstate__(self) -> dict[str, Any]:
@@ -201,7 +203,7 @@ class LoaderDataset(IterableDataset[Any]):
         state.update(parent=None, run=None, _consumer=None, current=None, _pid=None)
         return state
 
-    def replace(self, edition: Edition, view: TableView) -> None:
+    def replace(self, edition: Edition, view: Any) -> None:
         """Go over to another table with the next pass."""
         assert self.parent is not None and self._consumer is not None
         self.edition = edition
@@ -222,7 +224,7 @@ class LoaderDataset(IterableDataset[Any]):
             if info is None or info.num_workers != planned:
                 raise InvalidInputError(
                     f"a loader's dataset is for the loader itself and its {planned} loading processes; call to_torch_dataloader "
-                    "with the num_workers that you want, or use to_torch_map_dataset with a loader of your own",
+                    f"with the num_workers that you want, or use {self.reading.advice} with a loader of your own",
                     kind="invalid-argument",
                 )
             self._pid, self.parent = os.getpid(), None
@@ -230,8 +232,8 @@ class LoaderDataset(IterableDataset[Any]):
             _readers[self.token] = self
         return self._consumer
 
-    def view(self) -> TableView:
-        """The table that the next pass reads."""
+    def view(self) -> Any:
+        """What the next pass reads."""
         assert self.parent is not None
         return self.parent.newest.view
 
@@ -386,7 +388,7 @@ class CollateInWorker:
             return self.__wrapped__(samples)
         if self._kind is not None:
             return self._stored(reader, batch, self._kind)
-        metadata = [sample.metadata.copy() for sample in samples]
+        metadata = [_metadata(sample).copy() for sample in samples]
         result = self.__wrapped__(samples)
         kind = type(result)
         if (kind is list or kind is tuple) and _are_stored(result, batch.samples, metadata):
@@ -413,12 +415,18 @@ def _same(batch: Any) -> Any:
     return batch
 
 
+def _metadata(sample: Any) -> dict[str, Any]:
+    """A sample's metadata, also where it comes in a pair with the name of its component."""
+    metadata: dict[str, Any] = (sample[1] if type(sample) is tuple else sample).metadata
+    return metadata
+
+
 def _are_stored(result: list[Any] | tuple[Any, ...], samples: list[Any], metadata: list[dict[str, Any]]) -> bool:
     """Are these the samples as they were read, their metadata untouched?"""
     if len(result) != len(samples) or not all(map(is_, result, samples)):
         return False
     for sample, before in zip(samples, metadata, strict=True):
-        after = sample.metadata
+        after = _metadata(sample)
         if list(after) != list(before) or not all(map(is_, after.values(), before.values())):
             return False
     return True

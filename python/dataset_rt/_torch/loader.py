@@ -11,16 +11,16 @@ import shutil
 import traceback
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from torch.utils.data import DataLoader, default_collate
 
 from dataset_rt._native import Runtime
 from dataset_rt._torch import distributed, options, state
 from dataset_rt._torch.artifacts import Folder
-from dataset_rt._torch.consumer import TABLE_FILE, Edition, Reading, edition_folder, write_topology
+from dataset_rt._torch.consumer import TABLE_FILE, Edition, TableReading, edition_folder, write_topology
 from dataset_rt._torch.data import CollateInWorker, LoaderDataset, Parent, Run, StartThenInit
 from dataset_rt._torch.events import emit
 from dataset_rt._torch.partition import Place, Topology
@@ -29,29 +29,31 @@ from dataset_rt.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from dataset_rt._dataset import CachedDataset
     from dataset_rt._native import TableView
+    from dataset_rt._torch.consumer import Reading
     from dataset_rt._torch.distributed import World
     from dataset_rt._torch.options import Options
 
 
 T = TypeVar("T")
+L = TypeVar("L")
+P = TypeVar("P", bound="Passes")
 
 
-class DatasetLoader(DataLoader[T]):
-    """A torch DataLoader over a snapshot of a dataset.
+class Loader(DataLoader[T], Generic[T, P]):
+    """A torch DataLoader whose passes are told where to begin.
 
-    Made by `CachedDataset.to_torch_dataloader`, which says what it does. `len(loader)` is the number of batches of a pass.
+    Args:
+        snapshot: What is read, and where that goes on.
+        arguments: DataLoader's, beside the dataset.
     """
 
-    _snapshot: Snapshot
-
-    def __init__(self, snapshot: Snapshot, **arguments: Any) -> None:
+    def __init__(self, snapshot: P, **arguments: Any) -> None:
         self._snapshot = snapshot
         self._living: _Delivered | None = None
         super().__init__(snapshot.dataset, **arguments)
 
     def __iter__(self) -> Any:
         """Begin a pass; where the stream goes on, and when it begins again, is said at `to_torch_dataloader`."""
-        self._snapshot.warn_if_outdated()
         run = self._snapshot.begin()
         dataset, collate = self._snapshot.dataset, self.collate_fn
         if not self.num_workers and not self.pin_memory:
@@ -74,8 +76,12 @@ class DatasetLoader(DataLoader[T]):
         return delivered
 
     def __len__(self) -> int:
-        """Batches of a whole pass, also where the next one is the rest of one."""
-        return self._snapshot.dataset.edition.topology.num_batches
+        """Batches of a whole pass, also where the next one is the rest of one.
+
+        Raises:
+            TypeError: A pass has no end.
+        """
+        return _num_batches(self._snapshot.dataset.edition.topology)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: it has processes, threads and files of this process.
@@ -87,6 +93,18 @@ class DatasetLoader(DataLoader[T]):
             "a loader cannot be pickled or copied; make one with to_torch_dataloader in each process, and have it go on with "
             "state_dict and load_state_dict"
         )
+
+
+class DatasetLoader(Loader[T, "Snapshot"]):
+    """A torch DataLoader over a snapshot of a dataset.
+
+    Made by `CachedDataset.to_torch_dataloader`, which says what it does. `len(loader)` is the number of batches of a pass.
+    """
+
+    def __iter__(self) -> Any:
+        """Begin a pass; where the stream goes on, and when it begins again, is said at `to_torch_dataloader`."""
+        self._snapshot.warn_if_outdated()
+        return super().__iter__()
 
     def refresh(self, dataset: CachedDataset) -> None:
         """Go over to the table that the dataset has now: its rows, their order and weights.
@@ -177,8 +195,14 @@ class _Delivered:
         return batch
 
 
+def _num_batches(topology: Topology) -> int:
+    if topology.endless:
+        raise TypeError("a pass without an end has no length; samples_per_epoch gives it one")
+    return topology.num_batches
+
+
 def _batches_left(run: Run) -> int:
-    return run.topology.num_batches - run.place.delivered
+    return _num_batches(run.topology) - run.place.delivered
 
 
 class _Pass:
@@ -201,52 +225,26 @@ class _Pass:
         return self._collate(samples)
 
 
-class Snapshot:
-    """The dataset as a loader has it: its table, where that is on the disk, and who reads what.
+class Passes:
+    """What a loader reads, pass after pass, and where it goes on.
 
     Args:
-        source: The dataset that it is made from.
         asked: The resolved options.
         world: The training processes.
-        seed: The loader's seed; with several training processes, if it was not given, the first one's counts.
-
-    Raises:
-        InvalidInputError: Training processes gave different tables.
+        reading: How consumers come by their samples.
+        view: What streams are made of, in this process.
+        edition: What passes read at first.
+        folder: What loading processes find on the disk, if anything.
+        place: Where the first pass begins.
     """
 
-    _source: weakref.ReferenceType[CachedDataset]
-    _edits: int
-
-    def __init__(self, source: CachedDataset, asked: Options, world: World, seed: int) -> None:
-        self.options, self.world = asked, world
-        self._watch(source)
-        config = source.reader_config
-        self._reading = Reading(
-            paths=_paths_of(source),
-            prefetch_size=config.prefetch_size,
-            validate_cache=config.validate_cache,
-            io=config.io,
-            num_threads=asked.native_num_workers,
-            persistent=asked.persistent_workers,
-            verbose=asked.verbose,
-        )
-        self._runtime: Runtime | None = None
-        view = self._view(source)
-        self._digests: state.Digests | None = None
-        seed_of_first = self._agree(view, asked.samples, seed)
-        self.seed = seed_of_first if asked.seed is None else seed
-        topology = self._topology(view, asked.samples)
+    def __init__(
+        self, asked: Options, world: World, *, reading: Reading, view: Any, edition: Edition, folder: Folder | None, place: Place
+    ) -> None:
+        self.options, self.world, self.folder = asked, world, folder
+        self.dataset = LoaderDataset(reading, edition, view, asked.sample_transform_fn, Parent(reading, folder))
         self._run: Run | None = None
-        self._next = topology.beginning()
-        self.folder = Folder(asked.work_dir) if asked.num_workers or asked.work_dir is not None else None
-        try:
-            if self.folder is not None:
-                self._write(self.folder.path, source, view, topology)
-            edition = Edition(0, None if self.folder is None else self.folder.path, topology)
-            self.dataset = LoaderDataset(self._reading, edition, view, asked.sample_transform_fn, Parent(self.folder))
-        except BaseException:
-            self.discard()
-            raise
+        self._next = place
 
     def discard(self) -> None:
         """Leave nothing behind: there will be no loader."""
@@ -282,6 +280,59 @@ class Snapshot:
             position -= topology.rank * topology.batch_size
         return Place(place.passes, place.delivered, (position,))
 
+    def _go_on(self, place: Place) -> None:
+        """Begin the next pass at a place."""
+        self._next, self._run = place, None
+
+
+class Snapshot(Passes):
+    """The dataset as a loader has it: its table, where that is on the disk, and who reads what.
+
+    Args:
+        source: The dataset that it is made from.
+        asked: The resolved options.
+        world: The training processes.
+        seed: The loader's seed; with several training processes, if it was not given, the first one's counts.
+
+    Raises:
+        InvalidInputError: Training processes gave different tables.
+    """
+
+    _source: weakref.ReferenceType[CachedDataset]
+    _edits: int
+
+    def __init__(self, source: CachedDataset, asked: Options, world: World, seed: int) -> None:
+        self.options, self.world = asked, world
+        self._watch(source)
+        config = source.reader_config
+        self._reading = TableReading(
+            paths=_paths_of(source),
+            prefetch_size=config.prefetch_size,
+            validate_cache=config.validate_cache,
+            io=config.io,
+            num_threads=asked.native_num_workers,
+            persistent=asked.persistent_workers,
+            verbose=asked.verbose,
+        )
+        self._runtime: Runtime | None = None
+        view = self._view(source)
+        self._digests: state.Digests | None = None
+        seed_of_first = self._agree(view, asked.samples, seed)
+        self.seed = seed_of_first if asked.seed is None else seed
+        topology = self._topology(view, asked.samples)
+        folder = Folder(asked.work_dir) if asked.num_workers or asked.work_dir is not None else None
+        try:
+            if folder is not None:
+                self._write(folder.path, source, view, topology)
+            edition = Edition(0, None if folder is None else folder.path, topology)
+            super().__init__(
+                asked, world, reading=self._reading, view=view, edition=edition, folder=folder, place=topology.beginning()
+            )
+        except BaseException:
+            if folder is not None:
+                folder.discard()
+            raise
+
     def state_dict(self, *, in_order: bool) -> dict[str, Any]:
         """As `DatasetLoader.state_dict`."""
         place = self._place()
@@ -295,8 +346,7 @@ class Snapshot:
 
     def load_state_dict(self, saved: Mapping[str, Any], *, strict: bool) -> None:
         """As `DatasetLoader.load_state_dict`."""
-        self._next = state.load(saved, self._topology_now, self._plan_digests(), strict=strict)
-        self._run = None
+        self._go_on(state.load(saved, self._topology_now, self._plan_digests(), strict=strict))
 
     def _plan_digests(self) -> state.Digests:
         if self._digests is None:
@@ -335,7 +385,8 @@ class Snapshot:
             folder = self._publish(source, view, topology, since)
         self._watch(source)
         self.dataset.replace(Edition(since, folder, topology), view)
-        self._run, self._next, self._digests = None, topology.beginning(), None
+        self._go_on(topology.beginning())
+        self._digests = None
         self.tell("loader_refreshed")
 
     def tell(self, event: str) -> None:
@@ -443,17 +494,12 @@ def _paths_of(source: CachedDataset) -> tuple[str, ...]:
     return tuple(origin.path for origin in source._origins)  # pyright: ignore[reportPrivateUsage]
 
 
-def build(source: CachedDataset, **arguments: Any) -> DatasetLoader[Any]:
-    """Make a loader; `CachedDataset.to_torch_dataloader` says how."""
-    world = distributed.world()
-    asked = options.resolve(epoch_len=len(source), world_size=world.size, **arguments)
-    seed = asked.seed
-    if seed is None:
-        seed = secrets.randbits(64) if asked.shuffle else 0
-    snapshot = Snapshot(source, asked, world, seed)
+def assemble(kind: Callable[..., L], snapshot: Passes) -> L:
+    """Make a loader of a kind, with what torch is to know."""
+    asked = snapshot.options
     collate: Any = default_collate if asked.collate_fn is None else asked.collate_fn
     try:
-        loader: DatasetLoader[Any] = DatasetLoader(
+        return kind(
             snapshot,
             batch_size=asked.batch_size,
             num_workers=asked.num_workers,
@@ -470,6 +516,17 @@ def build(source: CachedDataset, **arguments: Any) -> DatasetLoader[Any]:
     except BaseException:
         snapshot.discard()
         raise
+
+
+def build(source: CachedDataset, **arguments: Any) -> DatasetLoader[Any]:
+    """Make a loader; `CachedDataset.to_torch_dataloader` says how."""
+    world = distributed.world()
+    asked = options.resolve(epoch_len=len(source), world_size=world.size, **arguments)
+    seed = asked.seed
+    if seed is None:
+        seed = secrets.randbits(64) if asked.shuffle else 0
+    snapshot = Snapshot(source, asked, world, seed)
+    loader: DatasetLoader[Any] = assemble(DatasetLoader, snapshot)
     snapshot.warn_about_budget()
     if snapshot.dataset.edition.topology.repeats:
         warnings.warn(

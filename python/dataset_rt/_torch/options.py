@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypedDict, cast
 
 from dataset_rt._torch import budgets
-from dataset_rt._torch.partition import ORDERS, PARTITIONS, Order, Partition
+from dataset_rt._torch.partition import ENDLESS, ORDERS, PARTITIONS, Order, Partition
 from dataset_rt.exceptions import CacheNotFoundError, InvalidInputError
 
 MAX_SAMPLES = min(sys.maxsize, 2**53)
@@ -27,27 +27,32 @@ HANDLED = frozenset(
 )
 
 
-class LoaderOptions(TypedDict, total=False):
-    """The arguments of `to_torch_dataloader` beside the two functions, for its overloads."""
+class MixedLoaderOptions(TypedDict, total=False):
+    """The arguments of a mixture's `to_torch_dataloader` beside the two functions, for its overloads."""
 
-    shuffle: bool
-    order: Order | None
-    seed: int | Literal["random"]
     samples_per_epoch: int | None
-    worker_partition: Partition | None
-    work_dir: str | Path | None
     batch_size: int
     num_workers: int | Literal["auto"]
     drop_last: bool
     pin_memory: bool
     timeout: float
-    native_num_workers: int | Literal["auto"]
     multiprocessing_context: Literal["inherit", "fork", "spawn", "forkserver"] | BaseContext
     worker_init_fn: Callable[[int], None] | None
     prefetch_factor: int | Literal["auto"]
     persistent_workers: bool | Literal["auto"]
-    verbose: bool
     dataloader_kwargs: Mapping[str, Any] | None
+
+
+class LoaderOptions(MixedLoaderOptions, total=False):
+    """The same of a dataset's, which says more."""
+
+    shuffle: bool
+    order: Order | None
+    seed: int | Literal["random"]
+    worker_partition: Partition | None
+    work_dir: str | Path | None
+    native_num_workers: int | Literal["auto"]
+    verbose: bool
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Options:
 
     Attributes:
         seed: None when it is to be chosen.
-        samples: Global samples of a pass.
+        samples: Global samples of a pass, or `ENDLESS`.
         samples_given: Whether the caller gave them.
         start_method: None for torch's own, and without loading processes.
         context_name: What the log calls it.
@@ -88,7 +93,7 @@ class Options:
 
 def resolve(
     *,
-    epoch_len: int,
+    epoch_len: int | None,
     world_size: int,
     batch_size: object,
     sample_transform_fn: object,
@@ -114,7 +119,7 @@ def resolve(
     """Check every argument; types are exact, so that a slip (a bool for a count, say) is told and not guessed at.
 
     Args:
-        epoch_len: Samples of a pass when none are given.
+        epoch_len: Samples of a pass when none are given; None for a pass without an end.
         world_size: Training processes.
 
     Raises:
@@ -137,7 +142,7 @@ def resolve(
     shuffle = order != "sequential"
     batch_size = _count("batch_size", batch_size, 1, sys.maxsize)
     given = samples_per_epoch is not None
-    samples = pass_length(samples_per_epoch if given else epoch_len)
+    samples = ENDLESS if epoch_len is None and not given else pass_length(samples_per_epoch if given else epoch_len)
     if seed != "random" or type(seed) is not str:
         seed = _count("seed", seed, 0, 2**64 - 1, 'an integer or "random"')
         if not shuffle:
@@ -153,7 +158,7 @@ def resolve(
             _refuse(name, "must be callable, or None", function)
     extra = _extra(dataloader_kwargs)
     if worker_partition == "stream" and extra.get("in_order") is False:
-        _refuse("dataloader_kwargs", 'cannot have in_order=False with worker_partition="stream", which is an order', extra)
+        _refuse("dataloader_kwargs", "cannot have in_order=False where all take turns in one stream, which is an order", extra)
     if order == "permutation" and worker_partition != "stream":
         _refuse("worker_partition", 'must be "stream" for a permutation, which is one of all rows', worker_partition)
 
@@ -212,6 +217,28 @@ def resolve(
         verbose=verbose,
         dataloader_kwargs=extra,
     )
+
+
+#: What a mixture's loader is not asked for: its stream, of which all have their turns, is drawn as the mixture says.
+_MIXED: dict[str, Any] = {
+    "shuffle": True, "order": "sequential", "seed": "random", "worker_partition": "stream", "work_dir": None,
+    "native_num_workers": 1, "verbose": False,
+}  # fmt: skip
+
+
+def resolve_mixed(*, epoch_len: int | None, world_size: int, **arguments: object) -> Options:
+    """The same for a mixture, by the same checks.
+
+    Args:
+        epoch_len: Samples of a pass when none are given; None for a pass without an end.
+        world_size: Training processes.
+        arguments: The others, as the keys of `MixedLoaderOptions` and the two functions.
+
+    Raises:
+        InvalidInputError: As `resolve`.
+        TypeError: As `resolve`.
+    """
+    return resolve(epoch_len=epoch_len, world_size=world_size, **_MIXED, **arguments)
 
 
 def pass_length(samples: object) -> int:

@@ -16,6 +16,8 @@ Order = Literal["weighted", "sequential", "permutation"]
 ORDERS: tuple[Order, ...] = ("weighted", "sequential", "permutation")
 Partition = Literal["split", "replicate", "stream"]
 PARTITIONS: tuple[Partition, ...] = ("split", "replicate", "stream")
+#: Samples of a pass that has no end. Nobody gets so far.
+ENDLESS = 2**62
 
 
 class Span(NamedTuple):
@@ -81,7 +83,7 @@ class Topology:
 
     Attributes:
         rows: Length of the active table, at least 1.
-        samples: Global samples of a pass, at least 1.
+        samples: Global samples of a pass, at least 1; `ENDLESS` for one without an end, in one stream.
         batch_size: Samples of a batch.
         drop_last: Whether incomplete batches are dropped.
         world_size: Training processes.
@@ -109,6 +111,11 @@ class Topology:
     def shuffle(self) -> bool:
         """Whether rows come in another order than the table's."""
         return self.order != "sequential"
+
+    @property
+    def endless(self) -> bool:
+        """Whether a pass has no end."""
+        return self.samples == ENDLESS
 
     @property
     def step(self) -> int:

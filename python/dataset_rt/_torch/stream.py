@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from dataset_rt._native import SampleIterator, TableView
-    from dataset_rt._sample import CachedSample
     from dataset_rt._torch.partition import Share, Topology
 
 _ENDLESS = 2**63 - 1  # positions; nobody gets so far
@@ -37,33 +36,31 @@ class Places:
         self.position = position
 
 
+class Source(Protocol):
+    """What gives the samples of a stream from some place on."""
+
+    def take(self, count: int, /) -> list[Any]:
+        """The next samples, `count` of them or as many as there are."""
+        ...
+
+
 class Stream:
-    """Samples of a share, one after another, from any place on. Threads may share it: each sample goes to one of them.
+    """Samples one after another, from any place on. Threads may share it: each sample goes to one of them.
 
     Args:
-        view: The table.
-        share: What is read of it.
-        topology: How it is drawn from.
         stride: In the one stream of all consumers, how far apart batches begin; they are taken whole.
 
     Attributes:
         position: Where the next sample is: samples handed out, or left behind as unreadable, or others' in the one stream.
     """
 
-    def __init__(self, view: TableView, share: Share, topology: Topology, stride: int | None) -> None:
-        self._view, self._spans = view, share.rows
-        if share.permute is not None:
-            (span,) = share.rows
-            self._view = view.subset(span.start, span.stop, permute=share.permute)
-        self._plan = self._view.plan(topology.order, share.seed)
-        self._endless = topology.shuffle or (share.population == view.num_rows and len(share.rows) == 1)
-        self._population = share.population
-        self._piece, self._stride = topology.batch_size, stride
+    def __init__(self, stride: int | None) -> None:
+        self._stride = stride
         self._lock = threading.Lock()
-        self._source: SampleIterator | None = None
+        self._source: Source | None = None
         self.position = 0
 
-    def take(self, count: int) -> list[CachedSample]:
+    def take(self, count: int) -> list[Any]:
         """The next samples.
 
         Args:
@@ -76,7 +73,7 @@ class Stream:
         with self._lock:
             return self._take(count)
 
-    def take_at(self, position: int, count: int) -> list[CachedSample]:
+    def take_at(self, position: int, count: int) -> list[Any]:
         """Samples from a place on; reading ahead serves those who go on where they stopped.
 
         Args:
@@ -104,8 +101,8 @@ class Stream:
         if position != self.position:
             self.position, self._source = position, None
 
-    def _take(self, count: int) -> list[CachedSample]:
-        samples: list[CachedSample] = []
+    def _take(self, count: int) -> list[Any]:
+        samples: list[Any] = []
         try:
             while len(samples) < count:
                 if self._source is None:
@@ -122,6 +119,32 @@ class Stream:
             raise
         self.position += self._stride or count
         return samples
+
+    def _iterate(self, position: int) -> Source:
+        """What gives samples from a place on: to no end, or as far as they follow one another there."""
+        raise NotImplementedError
+
+
+class RowStream(Stream):
+    """Samples of a share of a table's rows.
+
+    Args:
+        view: The table.
+        share: What is read of it.
+        topology: How it is drawn from.
+        stride: As a `Stream`'s.
+    """
+
+    def __init__(self, view: TableView, share: Share, topology: Topology, stride: int | None) -> None:
+        super().__init__(stride)
+        self._view, self._spans = view, share.rows
+        if share.permute is not None:
+            (span,) = share.rows
+            self._view = view.subset(span.start, span.stop, permute=share.permute)
+        self._plan = self._view.plan(topology.order, share.seed)
+        self._endless = topology.shuffle or (share.population == view.num_rows and len(share.rows) == 1)
+        self._population = share.population
+        self._piece = topology.batch_size
 
     def _iterate(self, position: int) -> SampleIterator:
         """An iterator from a place on: to no end, or to the end of the rows that follow one another there."""
