@@ -67,6 +67,11 @@ class Reading(Protocol):
         """What is for loaders that are somebody else's."""
         ...
 
+    @property
+    def undivided(self) -> str:
+        """What is for trainers that divide samples among ranks themselves."""
+        ...
+
     def opener(self) -> Opener:
         """What a process opens its editions with."""
         ...
@@ -108,6 +113,11 @@ class TableReading(NamedTuple):
     def advice(self) -> str:
         """As `Reading`."""
         return "to_torch_map_dataset"
+
+    @property
+    def undivided(self) -> str:
+        """As `Reading`."""
+        return "to_torch_map_dataset()"
 
     def opener(self) -> Opener:
         """As `Reading`."""

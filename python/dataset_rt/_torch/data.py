@@ -281,7 +281,7 @@ class LoaderDataset(IterableDataset[Any]):
             warnings.warn(
                 f"this dataset has the samples of rank {topology.rank} of {topology.world_size} alone: a loader or trainer that "
                 "divides them once more (Accelerate's prepare does) loses the others; give it a DataLoader over "
-                "to_torch_map_dataset()",
+                f"{self.reading.undivided}",
                 stacklevel=2,
             )
         return _Samples(self, self.batches())
@@ -347,8 +347,8 @@ _readers: weakref.WeakValueDictionary[str, LoaderDataset] = weakref.WeakValueDic
 class StartThenInit:
     """What each loading process does first: open the caches, then whatever the caller wants done."""
 
-    def __init__(self, then: Callable[[int], None] | None) -> None:
-        self._then = then
+    def __init__(self, then: Callable[[int], None] | None, undivided: str) -> None:
+        self._then, self._undivided = then, undivided
 
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
@@ -358,7 +358,7 @@ class StartThenInit:
             kind = type(cast(object, dataset)).__name__
             raise InvalidInputError(
                 f"the loader's dataset was put into a {kind}, which would divide or change what the loader has "
-                "divided already (Accelerate's prepare does that); give it a DataLoader over to_torch_map_dataset()",
+                f"divided already (Accelerate's prepare does that); give it a DataLoader over {self._undivided}",
                 kind="invalid-argument",
             )
         dataset.consumer().start()

@@ -498,6 +498,9 @@ def assemble(kind: Callable[..., L], snapshot: Passes) -> L:
     """Make a loader of a kind, with what torch is to know."""
     asked = snapshot.options
     collate: Any = default_collate if asked.collate_fn is None else asked.collate_fn
+    init = asked.worker_init_fn
+    if asked.num_workers:
+        init = StartThenInit(init, snapshot.dataset.reading.undivided)
     try:
         return kind(
             snapshot,
@@ -507,7 +510,7 @@ def assemble(kind: Callable[..., L], snapshot: Passes) -> L:
             pin_memory=asked.pin_memory,
             drop_last=asked.drop_last,
             timeout=asked.timeout,
-            worker_init_fn=StartThenInit(asked.worker_init_fn) if asked.num_workers else asked.worker_init_fn,
+            worker_init_fn=init,
             multiprocessing_context=asked.start_method,
             prefetch_factor=asked.prefetch_factor,
             persistent_workers=asked.persistent_workers,

@@ -46,6 +46,11 @@ class MixedReading(NamedTuple):
         """What is for loaders that are somebody else's."""
         return "to_torch_iterable_dataset"
 
+    @property
+    def undivided(self) -> str:
+        """What is for trainers that divide samples among ranks themselves."""
+        return "to_torch_iterable_dataset(rank=0, world_size=1, ...)"
+
     def opener(self) -> MixedReading:
         """Itself: there is one edition, and the mixture knows which process has opened it."""
         return self
