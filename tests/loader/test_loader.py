@@ -22,7 +22,7 @@ import polars as pl
 from dataset_rt import CachedDataset, CachedSample, ForkedProcessError, InvalidInputError
 from support import drt, sources
 from support.child import run_script
-from support.loading import flat, loader, numbers, same, text
+from support.loading import end_processes, flat, loader, numbers, same, text
 from torch.utils.data import DataLoader, IterableDataset
 
 pytestmark = pytest.mark.ours
@@ -374,6 +374,7 @@ def test_whoever_divides_a_ranks_samples_once_more_is_told(ten: Any, monkeypatch
         warnings.simplefilter("error", UserWarning)
         assert text(DataLoader(one.dataset, batch_size=5, collate_fn=numbers)) == "01234 56789"
         assert [text(two), text(forked), text(forked)] == ["56789"] * 3
+    end_processes()  # what an exception keeps, the garbage collector ends slowly
 
 
 def test_dropping_is_told_also_on_one_rank(ten: Any) -> None:
