@@ -23,8 +23,11 @@ BENCH_ARGS ?=
 # One Polars serves all crates: cargo always gets the whole workspace, since a subset would ask for other features and compile
 # it again. For the same reason PyO3 is told its interpreter: the one behind .venv, whatever PATH says.
 CARGO = PYO3_PYTHON="$$($(PYTHON) -c 'import os, sys; print(os.path.realpath(sys.executable))')" cargo
-# maturin copies the module out of the target folder; where checkouts share one, another may be about to replace it.
-MATURIN = $(if $(shell command -v flock),flock "$(CARGO_TARGET_DIR)/maturin.lock") .venv/bin/maturin
+# maturin copies the module out of the target folder; where checkouts share one, another may be about to replace it. And it tells
+# PyO3 the path of its interpreter, with which all of Polars is compiled again when it changes: so that is a path beside the output.
+BUILD_VENV = $(CARGO_TARGET_DIR)/venv
+MATURIN = $(if $(shell command -v flock),flock "$(CARGO_TARGET_DIR)/maturin.lock") \
+  sh -c 'ln -sfn "$(CURDIR)/.venv" "$(BUILD_VENV)" && VIRTUAL_ENV="$(BUILD_VENV)" exec .venv/bin/maturin "$$@"' maturin
 
 # find_python VERSION...: print the first interpreter that runs as one of these versions: on PATH, known to uv, or kept by pyenv.
 # (A pyenv shim may be on PATH and still refuse.)
@@ -69,7 +72,7 @@ $(CACHE)/uv/bin/uv:
 .PHONY: build
 build: .venv/ready ## Compile the native module (release) into .venv
 	@mkdir -p "$(CARGO_TARGET_DIR)"
-	VIRTUAL_ENV="$(CURDIR)/.venv" $(MATURIN) develop --release --locked --uv
+	$(MATURIN) develop --release --locked --uv
 
 .PHONY: demo
 demo: build ## Run the examples
@@ -118,8 +121,7 @@ lint-python: build ## Check ruff, mypy, pyright, and the native module's stub
 	  echo "pyright skipped: it needs Node.js, and there is none"; \
 	fi
 
-# The module for the stable ABI serves 3.11 and later. It is built with the interpreter that `build` had, if that is one of them:
-# with another one PyO3, and all of Polars behind it, would be compiled again, and once more by the next `build`.
+# The module for the stable ABI serves 3.11 and later. It is built with the interpreter that `build` had, if that is one of them.
 .PHONY: pythons
 pythons: .venv/ready ## Run the quick tests on the other supported Pythons that are here, from wheels
 	@rm -rf dist/pythons; mkdir -p dist/pythons "$(CARGO_TARGET_DIR)"
@@ -129,7 +131,7 @@ pythons: .venv/ready ## Run the quick tests on the other supported Pythons that 
 	  if [ $$version = $$own ]; then echo "== Python $$version: in .venv, 'make test-python' runs everything on it"; continue; fi; \
 	  if ! python="$$(find_python $$version)"; then echo "== Python $$version: skipped, not found"; continue; fi; \
 	  echo "== Python $$version: $$python"; \
-	  abi=abi3; builder="$(CURDIR)/$(PYTHON)"; \
+	  abi=abi3; builder="$(BUILD_VENV)/bin/python"; \
 	  if [ $$version = 3.10 ]; then abi=cp310; fi; \
 	  if [ $$version = 3.10 ] || [ $$own = 3.10 ]; then builder="$$python"; fi; \
 	  if ! compgen -G "dist/pythons/*-$$abi-*.whl" >/dev/null; then \
