@@ -66,6 +66,8 @@ class Sampler(ABC, Generic[T]):
         # Where the next pass begins, how many were begun or made since that was said, and the pass that the state is of.
         self._epoch = self._position = self._num_passes = 0
         self._newest: _Pass[T] | None = None
+        # Positions of the endless order that an epoch takes; an order by epochs takes one.
+        self._stride = 1
         # Of an epoch, what all of its elements come from, where that takes long to make.
         self._made: tuple[int, Any] | None = None
 
@@ -80,6 +82,11 @@ class Sampler(ABC, Generic[T]):
     @abstractmethod
     def _identity(self) -> dict[str, Any]:
         """What decides the order: small values as they are, large ones as digests."""
+
+    @property
+    def _last_epoch(self) -> int:
+        """The last one but for one whose positions are all there, so that the one behind it can be begun."""
+        return (_MAX_U64 - 1) // self._stride - 2
 
     def _world(self) -> tuple[int, int]:
         """Rank and number of ranks: as given, or of torch's default process group if there is one."""
@@ -117,11 +124,11 @@ class Sampler(ABC, Generic[T]):
 
         Raises:
             TypeError: It is not an integer.
-            InvalidInputError: It is negative (also a ValueError).
+            InvalidInputError: It is negative, or beyond the 2**64 positions of the order (also a ValueError).
         """
         epoch = operator.index(epoch)
-        if epoch < 0:
-            raise _invalid(f"epoch must be at least 0; got {epoch}")
+        if not 0 <= epoch <= self._last_epoch:
+            raise _invalid(f"epoch must be 0 to {self._last_epoch}; got {epoch}")
         if epoch != self._epoch:
             self._begin_at(epoch, 0)
 
@@ -156,6 +163,8 @@ class Sampler(ABC, Generic[T]):
             StateMismatchError: It is of another order; the message says what differs. The sampler is then as it was.
         """
         epoch, position, order = _read_state(state)
+        if epoch > self._last_epoch:
+            raise _invalid(f"this is no state of a sampler: there is no epoch {epoch}", "invalid-state")
         if strict:
             own = {"kind": type(self).__name__, **self._identity()}
             saved = {"kind": state.get("kind"), **order}
@@ -260,6 +269,7 @@ class PermutationSampler(Sampler[int]):
         if not 0 <= self._num_rows <= _MAX_U64:
             raise _invalid(f"rows must be 1 to 2**32 - 1; got {self._num_rows}")
         self._plan = Plan("permutation", population=self._num_rows, seed=self._seed)
+        self._stride = self._num_rows
         self._dataset = _Dataset(view)
         _check_not_empty(self)
 
@@ -328,6 +338,7 @@ class WeightedSampler(Sampler[int]):
         self._num_samples = _num_samples(num_samples, self._plan.population)
         if not replacement and self._num_samples > self._plan.population:
             raise _invalid(f"{self._num_samples} of {self._plan.population} rows cannot be drawn without replacement")
+        self._stride = self._num_samples if replacement else 1
         self._made: tuple[int, array[int]] | None = None
         _check_not_empty(self)
 
@@ -414,7 +425,7 @@ class ClassBalancedSampler(Sampler[int]):
         self._plan = BalancedPlan(groups, amounts, seed=self._seed)
         self._labels_digest, self._shares_digest = _sha256(groups), _sha256(array("d", amounts))
         self._num_classes = len(amounts)
-        self._num_samples = _num_samples(num_samples, self._plan.population)
+        self._num_samples = self._stride = _num_samples(num_samples, self._plan.population)
         self._dataset = _Dataset(view)
         _check_not_empty(self)
 
@@ -492,6 +503,7 @@ class LengthBucketBatchSampler(Sampler[list[int]]):
             if self._max_tokens is not None and length > self._max_tokens:
                 raise _invalid(f"row {row} has length {length}, and a batch may have {self._max_tokens}")
         self._plan = Plan("permutation", population=len(self._lengths), seed=self._seed)
+        self._stride = len(self._lengths)
         self._lengths_digest = _sha256(self._lengths)
         self._made: tuple[int, _Batches] | None = None
         self._dataset = _Dataset(view)
