@@ -527,9 +527,9 @@ class CachedDataset:
         *Stop and go on.* `loader.state_dict()` says where the loader is, and `loader.load_state_dict(state)` has the next pass go
         on there, in any process.
 
-        *Several training processes.* Each makes its loaders in the same order, with the same table. The loader divides the
-        samples itself: trainers that do so too (Accelerate's `prepare`, say) get a stock DataLoader over
-        `to_torch_map_dataset()`.
+        *Several training processes.* Each makes its loaders in the same order, over the same table. The loader divides the
+        samples itself. Trainers that do so too (Accelerate's `prepare`, say), and one process that loads alone, which would wait
+        for the others here, take a stock DataLoader over `to_torch_map_dataset()`.
 
         Numbers that transforms draw themselves are torch's matter: it seeds each loading process from its `base_seed`.
 
@@ -564,7 +564,8 @@ class CachedDataset:
         Raises:
             ImportError: PyTorch is not installed.
             InvalidInputError: An argument or a combination of them cannot be (also a ValueError), types are exact; or training
-                processes gave different tables.
+                processes gave different tables, orders, partitions, batch sizes, `drop_last`, numbers of samples or, unless each
+                consumer has its own (`"replicate"`), seeds.
             CacheNotFoundError: There is no folder `work_dir`, or a cache is no longer where it was opened.
             TypeError: A function cannot be pickled for loading processes, or torch does not know an option.
             StorageError: The folder could not be written.

@@ -10,6 +10,7 @@ from multiprocessing.context import get_spawning_popen
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar, cast
 
+from dataset_rt._calls import called_for_each
 from dataset_rt._native import Runtime
 from dataset_rt._torch.artifacts import Folder
 from dataset_rt._torch.options import check_picklable
@@ -120,7 +121,7 @@ class MapDataset(Generic[T_co]):
         samples = self._view.read(numbers)
         if self._transform is None:
             return samples  # type: ignore[return-value]
-        return list(map(self._transform, samples))
+        return called_for_each("transform", self._transform, samples)
 
     def _from_start(self, row: int) -> int:
         if not -self._num_rows <= row < self._num_rows:

@@ -28,6 +28,15 @@ import torch.distributed as dist
 from support import drt, loading
 
 path, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+UNLIKE = {
+    "seeds": [{"order": "permutation", "seed": 1 + rank} for rank in range(2)],
+    "batch_size": [{"shuffle": False, "batch_size": 8 + rank} for rank in range(2)],
+    "drop_last": [{"shuffle": False, "drop_last": bool(rank)} for rank in range(2)],
+    "orders": [{"shuffle": bool(rank), "worker_partition": "split"} for rank in range(2)],
+    "worker_partition": [{"worker_partition": ("split", "stream")[rank], "seed": 1} for rank in range(2)],
+    "numbers of samples": [{"samples_per_epoch": 8 + rank} for rank in range(2)],
+    "nothing": [{"seed": 1 + rank} for rank in range(2)],
+}
 
 def train(rank):
     dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
@@ -63,6 +72,14 @@ def train(rank):
         dataset.to_torch_dataloader(seed=1, batch_size=8, num_workers=0, verbose=False)
     except ValueError as error:
         said["refused_at_first"] = str(error)
+    dataset.update_metadata(table)
+    said["unlike"] = {}
+    for name, unlike in UNLIKE.items():
+        try:
+            dataset.to_torch_dataloader(**{"num_workers": 0, "verbose": False, **unlike[rank]})
+            said["unlike"][name] = ""
+        except ValueError as error:
+            said["unlike"][name] = str(error)
     dist.barrier()
     (folder / f"rank{rank}.json").write_text(json.dumps(said))
     dist.destroy_process_group()
@@ -122,6 +139,16 @@ def test_different_tables_are_refused_on_every_rank_and_the_old_one_stays(ranks:
 
 def test_different_tables_are_refused_when_loaders_are_made(ranks: list[dict[str, Any]]) -> None:
     assert all("different tables" in rank["refused_at_first"] for rank in ranks)
+
+
+def test_ranks_that_would_divide_samples_unlike_are_refused(ranks: list[dict[str, Any]]) -> None:
+    for rank in ranks:
+        told = rank["unlike"]
+        assert told.pop("nothing") == ""  # seeds of their own are fine where each consumer has one anyway
+        assert len(told) == 6
+        for name, words in told.items():
+            assert f"different {name} (" in words and "on rank 0" in words and "on rank 1" in words
+            assert "tables" not in words
 
 
 TURNS = """

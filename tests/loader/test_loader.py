@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import logging
@@ -266,6 +267,92 @@ def test_a_forked_child_is_told_to_spawn(ten: Any, used: bool) -> None:
             os._exit(7 if "spawn" in str(error) else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def stops_at_five(value: Any) -> Any:
+    if value.metadata["i"] == 5:
+        raise StopIteration
+    return value.metadata["i"]
+
+
+def stops_with_five(batch: list[Any]) -> Any:
+    return [stops_at_five(sample) for sample in batch]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_workers": 0},
+        {"num_workers": 0, "pin_memory": True},
+        {"num_workers": 2, "multiprocessing_context": "fork"},
+        {"num_workers": 1, "multiprocessing_context": "fork", "persistent_workers": False},
+    ],
+)
+@pytest.mark.parametrize(
+    "functions",
+    [{"sample_transform_fn": stops_at_five, "collate_fn": same}, {"collate_fn": stops_with_five}],
+    ids=["transform", "collate"],
+)
+@pytest.mark.filterwarnings("ignore:.*(pin|accelerator)")
+def test_a_function_that_ends_an_iteration_costs_its_batch_and_says_so(
+    ten: Any, options: dict[str, Any], functions: dict[str, Any]
+) -> None:
+    passing = iter(loader(ten, batch_size=2, worker_partition="stream", **functions, **options))
+    found: list[Any] = []
+    while True:
+        try:
+            found.append(next(passing))
+        except RuntimeError as error:
+            assert "StopIteration" in str(error) and next(iter(functions)) in str(error)
+            found.append(None)
+        except StopIteration:
+            break
+    end_processes()
+    assert found == [[0, 1], [2, 3], None, [6, 7], [8, 9]]
+
+
+def test_a_map_style_transform_that_ends_an_iteration_is_an_error(ten: Any) -> None:
+    rows = ten.to_torch_map_dataset(transform=stops_at_five)
+    assert rows.__getitems__([3, 4]) == [3, 4]
+    for read in (lambda: rows[5], lambda: rows.__getitems__([4, 5, 6])):
+        with pytest.raises(RuntimeError, match="transform raised StopIteration"):
+            read()
+
+
+def test_threads_may_share_a_pass(base: Path) -> None:
+    dataset = drt.open_dataset(drt.write(base, "many", sources.mini(500)))
+    batches = loader(dataset, batch_size=1)
+    for _ in range(10):
+        passing, seen = iter(batches), []
+
+        def take(passing: Any = passing, seen: list[int] = seen) -> None:
+            seen.extend(flat(passing))
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(seen) == list(range(500))
+        assert batches.state_dict()["delivered"] == 0
+
+
+@pytest.mark.parametrize("partition", ["split", "stream"])
+def test_processes_that_cannot_begin_deliver_no_more_than_a_pass_has(ten: Any, partition: str) -> None:
+    batches = loader(
+        ten, batch_size=2, num_workers=2, multiprocessing_context="fork", worker_init_fn=_refuses, worker_partition=partition
+    )
+    passing = iter(batches)
+    for _ in range(9):
+        with contextlib.suppress(Exception):
+            next(passing)
+    end_processes()
+    state = batches.state_dict()
+    assert (state["pass"], state["delivered"]) in {(0, delivered) for delivered in range(5)} | {(1, 0)}
+
+
+def _refuses(_worker: int) -> None:
+    raise OSError("this process cannot begin")
 
 
 def test_pinning_goes_through_torch_and_gives_the_same(ten: Any) -> None:

@@ -153,5 +153,6 @@ def test_the_work_folder_must_be_there(tmp_path: Path) -> None:
         asked(work_dir=tmp_path / "absent")
     with pytest.raises(InvalidInputError, match="work_dir"):
         asked(work_dir=tmp_path / "file")
-    with pytest.raises(TypeError, match="work_dir"):
-        asked(work_dir=3)
+    for value in (3, b"/tmp", True):
+        with pytest.raises(InvalidInputError, match="work_dir must be"):
+            asked(work_dir=value)

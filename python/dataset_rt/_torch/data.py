@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 import warnings
 import weakref
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from torch._utils import ExceptionWrapper
 from torch.utils.data import IterableDataset, get_worker_info
 
+from dataset_rt._calls import called
 from dataset_rt._sample import CachedSample
 from dataset_rt._torch.artifacts import Folder
 from dataset_rt._torch.consumer import Batch, Consumer, Edition, Pass, Reading, read_place, write_place
@@ -151,6 +153,10 @@ class Run:
         self._opened, self.place = opened, place
         self.topology: Topology = opened.edition.topology
         self.delivered = 0
+
+    def count(self) -> None:
+        """One more was delivered. No more are than the pass has: processes that cannot begin give exceptions without end."""
+        self.delivered = min(self.delivered + 1, self.topology.num_batches - self.place.delivered)
 
     def now(self) -> Place:
         """Where the next batch is."""
@@ -288,32 +294,37 @@ class LoaderDataset(IterableDataset[Any]):
 
 
 class _Batches:
-    """A pass of this process, begun with its first step. In the training process what it gives is delivered."""
+    """A pass of this process, begun with its first step. In the training process what it gives is delivered.
+
+    Threads may share it: each batch goes to one of them.
+    """
 
     def __init__(self, dataset: LoaderDataset, number: int, place: Place | None, run: Run | None) -> None:
         self._dataset, self._number, self._place, self._run = dataset, number, place, run
         self._pass: Iterator[Batch] | None = None
+        self._lock = threading.Lock()
 
     def __iter__(self) -> _Batches:
         return self
 
     def __next__(self) -> Batch:
-        if self._pass is None:
-            self._pass = iter(())  # what cannot be begun is at its end
-            self._pass = self._dataset.begin(self._number, self._place)
-        try:
-            batch = next(self._pass)
-        except StopIteration:
-            raise
-        except Exception:
+        with self._lock:
+            if self._pass is None:
+                self._pass = iter(())  # what cannot be begun is at its end
+                self._pass = self._dataset.begin(self._number, self._place)
+            try:
+                batch = next(self._pass)
+            except StopIteration:
+                raise
+            except Exception:
+                self._count()
+                raise
             self._count()
-            raise
-        self._count()
-        return batch
+            return batch
 
     def _count(self) -> None:
         if self._run is not None:
-            self._run.delivered += 1
+            self._run.count()
 
 
 class _Samples:
@@ -327,18 +338,22 @@ class _Samples:
         return self
 
     def __next__(self) -> Any:
-        try:
-            return next(self._pending)
-        except StopIteration:
-            pass
-        except BaseException:
-            self._pending = iter(())
-            raise
-        batch = next(self._batches)
-        self._dataset.current = batch
         transform = self._dataset.transform
-        self._pending = iter(batch.samples) if transform is None else map(transform, batch.samples)
-        return next(self)
+        while True:
+            try:
+                sample = next(self._pending)
+            except StopIteration:
+                batch = next(self._batches)
+                self._dataset.current = batch
+                self._pending = iter(batch.samples)
+                continue
+            if transform is None:
+                return sample
+            try:
+                return called("sample_transform_fn", transform, sample)
+            except BaseException:
+                self._pending = iter(())
+                raise
 
 
 _readers: weakref.WeakValueDictionary[str, LoaderDataset] = weakref.WeakValueDictionary()
@@ -385,11 +400,11 @@ class CollateInWorker:
         reader = _readers.get(self._token)
         batch = None if reader is None else reader.current
         if reader is None or batch is None or reader.transform is not None or len(samples) != len(batch.samples):
-            return self.__wrapped__(samples)
+            return called("collate_fn", self.__wrapped__, samples)
         if self._kind is not None:
             return self._stored(reader, batch, self._kind)
         metadata = [_metadata(sample).copy() for sample in samples]
-        result = self.__wrapped__(samples)
+        result = called("collate_fn", self.__wrapped__, samples)
         kind = type(result)
         if (kind is list or kind is tuple) and _are_stored(result, batch.samples, metadata):
             return self._stored(reader, batch, kind)

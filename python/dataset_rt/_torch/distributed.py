@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch.distributed as dist
+
+from dataset_rt.exceptions import InvalidInputError
 
 
 class World(NamedTuple):
@@ -31,3 +34,34 @@ def from_all(value: Any, size: int) -> list[Any]:
     values: list[Any] = [None] * size
     dist.all_gather_object(values, value)
     return values
+
+
+def agreed(world: World, shown: Mapping[str, Any], hidden: Mapping[str, Any], own: Any = None) -> Any:
+    """See that loaders are made alike on all ranks, which otherwise would lose samples or wait for one another.
+
+    Args:
+        world: The training processes.
+        shown: What must be the same, by what it is called; the values go into the message.
+        hidden: The same, for what is too large to show.
+        own: Something that need not be the same.
+
+    Returns:
+        What the first rank has of its own.
+
+    Raises:
+        InvalidInputError: Something differs; all ranks raise it.
+    """
+    if world.size == 1:
+        return own
+    offers = from_all((dict(shown), dict(hidden), own), world.size)
+    first_shown, first_hidden, first_own = offers[0]
+    for rank, (its_shown, its_hidden, _) in enumerate(offers):
+        differs = [name for name in hidden if its_hidden[name] != first_hidden[name]]
+        for name, value in first_shown.items():
+            if its_shown[name] != value:
+                differs.append(f"{name} ({value!r} on rank 0, {its_shown[name]!r} on rank {rank})")
+        if differs:
+            raise InvalidInputError(
+                f"training processes gave their loaders different {', '.join(differs)}", kind="invalid-argument"
+            )
+    return first_own

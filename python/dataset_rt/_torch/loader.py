@@ -12,11 +12,13 @@ import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from torch.utils.data import DataLoader, default_collate
 
+from dataset_rt._calls import called, called_for_each
 from dataset_rt._native import Runtime
 from dataset_rt._torch import distributed, options, state
 from dataset_rt._torch.artifacts import Folder
@@ -189,9 +191,9 @@ class _Delivered:
         except Exception as error:
             # An exception in place of a batch is raised again by what carried it here; others, that a process died say, are not.
             if any(frame.f_code.co_name == "reraise" for frame, _ in traceback.walk_tb(error.__traceback__)):
-                self.run.delivered += 1
+                self.run.count()
             raise
-        self.run.delivered += 1
+        self.run.count()
         return batch
 
 
@@ -221,8 +223,8 @@ class _Pass:
     def __next__(self) -> Any:
         samples: list[Any] = next(self._batches).samples
         if self._dataset.transform is not None:
-            samples = list(map(self._dataset.transform, samples))
-        return self._collate(samples)
+            samples = called_for_each("sample_transform_fn", self._dataset.transform, samples)
+        return called("collate_fn", self._collate, samples)
 
 
 class Passes:
@@ -480,13 +482,18 @@ class Snapshot(Passes):
         return folder
 
     def _agree(self, view: TableView, samples: int, seed: int) -> int:
-        """See that all training processes have one table, and return the first one's seed."""
-        if self.world.size == 1:
-            return seed
-        offers = distributed.from_all((seed, *view.digests(), samples), self.world.size)
-        if len({offer[1:] for offer in offers}) > 1:
-            raise InvalidInputError("training processes gave their loaders different tables", kind="invalid-argument")
-        return int(offers[0][0])
+        """See that all training processes have one table and divide it alike, and return the first one's seed."""
+        asked = self.options
+        shown: dict[str, Any] = {
+            "orders": asked.order,
+            "worker_partition": asked.worker_partition,
+            "batch_size": asked.batch_size,
+            "drop_last": asked.drop_last,
+            "numbers of samples": samples,
+        }
+        if asked.worker_partition != "replicate":  # there each consumer has a seed of its own anyway
+            shown["seeds"] = "random" if asked.seed is None else asked.seed
+        return int(distributed.agreed(self.world, shown, {"tables": view.digests()}, seed))
 
 
 def _paths_of(source: CachedDataset) -> tuple[str, ...]:
@@ -498,6 +505,10 @@ def assemble(kind: Callable[..., L], snapshot: Passes) -> L:
     """Make a loader of a kind, with what torch is to know."""
     asked = snapshot.options
     collate: Any = default_collate if asked.collate_fn is None else asked.collate_fn
+    if asked.num_workers and asked.collate_fn:
+        collate = CollateInWorker(snapshot.dataset.token, collate)
+    elif asked.pin_memory:  # torch calls it itself
+        collate = partial(called, "collate_fn", collate)
     init = asked.worker_init_fn
     if asked.num_workers:
         init = StartThenInit(init, snapshot.dataset.reading.undivided)
@@ -506,7 +517,7 @@ def assemble(kind: Callable[..., L], snapshot: Passes) -> L:
             snapshot,
             batch_size=asked.batch_size,
             num_workers=asked.num_workers,
-            collate_fn=CollateInWorker(snapshot.dataset.token, collate) if asked.num_workers and asked.collate_fn else collate,
+            collate_fn=collate,
             pin_memory=asked.pin_memory,
             drop_last=asked.drop_last,
             timeout=asked.timeout,

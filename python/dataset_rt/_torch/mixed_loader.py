@@ -132,8 +132,11 @@ def build(blend: Blend, start: int, epoch_len: int | None, **arguments: Any) -> 
     """
     world = distributed.world()
     asked = options.resolve_mixed(epoch_len=epoch_len, world_size=world.size, **arguments)
-    if world.size > 1:
-        offers = distributed.from_all((blend.identity(), start, asked.samples), world.size)
-        if any(offer != offers[0] for offer in offers):
-            raise _invalid("training processes gave their loaders different mixtures, or mixtures at different places")
+    shown = {
+        "positions of the mixture": start,
+        "batch_size": asked.batch_size,
+        "drop_last": asked.drop_last,
+        "numbers of samples": None if asked.samples == ENDLESS else asked.samples,
+    }
+    distributed.agreed(world, shown, {"mixtures": blend.identity()})
     return assemble(MixedLoader[Any], MixedPasses(blend, start, asked, world))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
 import pickle
 import sys
 from collections.abc import Callable, Mapping
@@ -125,7 +126,7 @@ def resolve(
     Raises:
         InvalidInputError: An argument or a combination cannot be (also a ValueError). It names the argument.
         CacheNotFoundError: `work_dir` is not there (also a ValueError).
-        TypeError: `work_dir` is no path, or a function cannot be handed to loading processes.
+        TypeError: A function cannot be handed to loading processes.
     """
     for name, flag in {"shuffle": shuffle, "drop_last": drop_last, "pin_memory": pin_memory, "verbose": verbose}.items():
         if type(flag) is not bool:
@@ -304,12 +305,16 @@ def _extra(value: object) -> dict[str, Any]:
     return extra
 
 
-def _folder(value: object) -> Path | None:
+def _folder(value: Any) -> Path | None:
     if value is None:
         return None
-    if not isinstance(value, (str, Path)):
-        raise TypeError(f"work_dir must be a str, a Path or None; got {type(value).__name__}")
-    folder = Path(value)
+    try:
+        path = cast(object, os.fspath(value))
+    except TypeError:
+        path = None
+    if not isinstance(path, str):
+        _refuse("work_dir", "must be a str, a Path or None", value)
+    folder = Path(path)
     if not folder.is_dir():
         if folder.exists():
             _refuse("work_dir", "must be a folder", str(value))
