@@ -5,8 +5,9 @@ They are said to be frozen where type checkers look, beside the base class.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
@@ -126,21 +127,32 @@ class ReaderConfig(BaseModel, frozen=True, extra="forbid"):
     validate_cache: bool = False
     io: Literal["mmap", "pread"] = "mmap"
     profiler: ReaderProfilerConfig = ReaderProfilerConfig()
-    order: Order = Field(default_factory=lambda given: "weighted" if given.get("shuffle", True) else "sequential")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _order_decides_about_shuffling(cls, given: Any) -> Any:
-        if isinstance(given, dict) and "order" in given and "shuffle" not in given:
-            options = cast("dict[str, Any]", given)
-            return options | {"shuffle": options["order"] != "sequential"}
-        return cast("object", given)
+    order: Order = "weighted"
 
     @model_validator(mode="after")
     def _order_and_shuffle_agree(self) -> Self:
+        given = self.model_fields_set & {"order", "shuffle"}
+        if given == {"shuffle"}:
+            object.__setattr__(self, "order", "weighted" if self.shuffle else "sequential")
+        elif given == {"order"}:
+            object.__setattr__(self, "shuffle", self.order != "sequential")
         if self.shuffle != (self.order != "sequential"):
             raise ValueError(f"order={self.order!r} and shuffle={self.shuffle} contradict each other; give one of them")
         return self
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy with some fields changed, unchecked as pydantic has it. Where `shuffle` or `order` is, the other one follows.
+
+        Args:
+            update: New values.
+            deep: Copy nested models too.
+        """
+        changed = dict(update or {})
+        if "order" in changed:
+            changed.setdefault("shuffle", changed["order"] != "sequential")
+        elif "shuffle" in changed and changed["shuffle"] != self.shuffle:
+            changed["order"] = "weighted" if changed["shuffle"] else "sequential"
+        return super().model_copy(update=changed, deep=deep)
 
 
 DEFAULT_SHARD_COMPRESSION = ShardCompression()
