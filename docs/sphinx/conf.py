@@ -59,7 +59,7 @@ nitpick_ignore_regex = [
     (
         "py:class",
         r"(dataset_rt\.\w+\.)?"
-        r"(Blend|Buffer|DatasetLoader|(Mixed)?LoaderOptions|Mixed(Iterator|Loader|Samples|TorchDataset)|Order)",
+        r"(Blend|Buffer|DatasetLoader|(Mixed)?LoaderOptions|Mixed(Iterator|Loader|Samples|TorchDataset)|Order|Samples)",
     ),
 ]
 myst_heading_anchors = 4

@@ -16,7 +16,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -227,7 +227,7 @@ class ProfiledIterator:
         """Where in the stream the next sample is."""
         return self._native.state_dict()
 
-    def load_state_dict(self, state: object, *, strict: bool = True) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Go on in this window from the place that a state names."""
         self._native.load_state_dict(state, strict=strict)
 

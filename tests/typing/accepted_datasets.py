@@ -14,7 +14,13 @@ from typing_extensions import assert_never, assert_type
 def a_dataset_gives_samples(dataset: drt.CachedDataset) -> None:
     for sample in dataset:
         assert_type(sample, drt.CachedSample)
-    assert_type(iter(dataset), Iterator[drt.CachedSample])
+    samples = iter(dataset)
+    assert_type(next(samples), drt.CachedSample)
+    assert_type(samples.state_dict(), dict[str, Any])
+    samples.load_state_dict(dataset.state_dict(), strict=False)
+    with samples as same:
+        a_loop_takes_any_iterator(same)
+    samples.close()
     assert_type(list(dataset), list[drt.CachedSample])
     assert_type(len(dataset), int)
     assert_type(dataset.get_item(1, 2), drt.CachedSample)
@@ -22,6 +28,10 @@ def a_dataset_gives_samples(dataset: drt.CachedDataset) -> None:
     assert_type(dataset.get_many(iter([(1, 2)])), list[drt.CachedSample])
     assert_type(dataset.cache_paths, list[Path])
     assert_type(dataset.reader_config, drt.ReaderConfig)
+
+
+def a_loop_takes_any_iterator(samples: Iterator[drt.CachedSample]) -> None:
+    assert_type(next(samples), drt.CachedSample)
 
 
 def a_sample_has_typed_fields(sample: drt.CachedSample) -> None:
