@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dataset_rt._native import Dataset as NativeDataset
     from dataset_rt._profile import ReadProfile
     from dataset_rt._runtime import DatasetRuntime
-    from dataset_rt._sample import CachedSample
+    from dataset_rt._sample import CachedSample, Samples
     from dataset_rt._torch.loader import DatasetLoader
     from dataset_rt._torch.options import LoaderOptions
 
@@ -176,7 +176,7 @@ class CachedDataset:
     def __reduce__(self) -> str | tuple[object, ...]:
         raise TypeError("a CachedDataset uses threads and files of this process and cannot be pickled; open it in each process")
 
-    def __iter__(self) -> Iterator[CachedSample]:
+    def __iter__(self) -> Samples:
         """Take the next window of the stream.
 
         The table, the length and the window are fixed now: later edits do not touch this iterator. What it does not yield is
@@ -185,7 +185,7 @@ class CachedDataset:
         Returns:
             An iterator of `len(self)` samples, without a Python frame between it and the native code unless it is profiled.
             It raises `CorruptCacheError` or `StorageError` at a sample that cannot be read, after all earlier ones, and is then
-            finished.
+            finished. It has a `state_dict`, a `load_state_dict` and a `close` of its own.
 
         Source: docs/explanation/order.md.
         """
@@ -229,6 +229,8 @@ class CachedDataset:
             InvalidInputError: It is not such a state (also a ValueError).
             StateMismatchError: It is of another stream; the message says what differs. The dataset is then as it was.
         """
+        if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInputError("this is no state of a dataset: it is not a dict", kind="invalid-state")
         self._native.load_state_dict(dict(state), strict)
 
     def set_epoch_len(self, epoch_len: int) -> None:

@@ -126,7 +126,10 @@ def _shares(names: list[str], weights: Mapping[str, float] | None) -> list[float
         weight = weights[name]
         if isinstance(weight, (bool, str)):
             raise TypeError(f"the weight of {name!r} must be a number; got {type(weight).__name__}")
-        share = float(weight)
+        try:
+            share = float(weight)
+        except OverflowError:
+            share = math.inf
         if not (share > 0 and math.isfinite(share)):
             raise _invalid(f"the weight of {name!r} is {weight}, and a weight must be finite and greater than zero")
         shares.append(share)
@@ -696,6 +699,8 @@ class MixedShard(Generic[T_co]):
             raise _invalid("an endless mixture has one epoch, number 0")
         if self._steps is not None and step > self._steps:
             raise _invalid(f"an epoch has {self._steps} steps; got step {step}")
+        if self._steps is not None and self._start + (epoch + 1) * self._steps * self._batch_size * self._world_size > _ENDLESS:
+            raise _invalid(f"the stream has 2**63 - 1 samples, and epoch {epoch} goes beyond")
         return epoch, step
 
     def __len__(self) -> int:
@@ -784,8 +789,10 @@ def _state(blend: Blend, place: _Place, epoch_len: int | None) -> dict[str, Any]
 def _read_state(given: object, blend: Blend, *, strict: bool) -> tuple[_Place, int | None]:
     """The place that a state names, and the epoch length with it. With `strict` it must be of the stream that goes on."""
     state = _mapping(given)
-    if state is None or state.get("format") != _FORMAT:
-        raise _no_state(f"its format is not {_FORMAT}")
+    if state is None:
+        raise _no_state("it is not a dict")
+    if state.get("format") != _FORMAT:
+        raise _no_state(f"its format is {state.get('format')!r}, and not {_FORMAT}")
     if state.get("version") != _VERSION:
         message = f"the state has version {state.get('version')}, and this release reads version {_VERSION}"
         raise StateMismatchError(message, kind="state-mismatch")

@@ -47,6 +47,7 @@ _FORMAT = "dataset-rt/sampler"
 _VERSION = 1
 _MAX_U64 = 2**64 - 1
 _MAX_SAMPLES = 2**53  # what JSON keeps exactly
+_MAX_RANKS = 2**16  # that a state may be of
 _AT_ONCE = 1024  # elements of a rank that are computed in one call
 
 
@@ -169,6 +170,11 @@ class Sampler(ABC, Generic[T]):
             own = {"kind": type(self).__name__, **self._identity()}
             saved = {"kind": state.get("kind"), **order}
             _compare(own, saved)
+        # Behind the end by what ranks were padded with is at the end. Further on is nothing of this order.
+        if position > self._epoch_len(epoch) + _MAX_RANKS:
+            if strict:
+                raise _invalid(f"this is no state of a sampler: epoch {epoch} has no position {position}", "invalid-state")
+            epoch, position = epoch + 1, 0
         self._begin_at(epoch, position)
 
     def __getstate__(self) -> dict[str, Any]:

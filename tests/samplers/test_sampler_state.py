@@ -102,6 +102,27 @@ def test_many_stops_make_one_straight_run() -> None:
     assert seen == whole
 
 
+def test_places_that_are_not_there_are_refused(make: Callable[..., Sampler[Any]]) -> None:
+    sampler = make(seed=1)
+    whole = list(sampler)
+    sampler.set_epoch(0)
+    state = sampler.state_dict()
+    for change in ({"epoch": 2**64 - 1}, {"epoch": 2**64}, {"position": 10**12}, {"position": -1}, {"epoch": None}):
+        with pytest.raises(InvalidInputError, match="no state of a sampler") as raised:
+            sampler.load_state_dict({**state, **change})
+        assert raised.value.kind == "invalid-state"
+    assert list(sampler) == whole
+
+
+def test_going_on_by_position_behind_a_shorter_epoch_begins_the_next() -> None:
+    longer = PermutationSampler(rows=10**6, seed=1)
+    state = {**longer.state_dict(), "position": 9 * 10**5}
+    sampler, expected = PermutationSampler(rows=50, seed=1), PermutationSampler(rows=50, seed=1)
+    sampler.load_state_dict(state, strict=False)
+    expected.set_epoch(1)
+    assert list(sampler) == list(expected)
+
+
 def test_a_state_between_epochs_is_the_beginning_of_the_next() -> None:
     sampler = PermutationSampler(rows=20, seed=1)
     list(sampler)

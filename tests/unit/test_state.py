@@ -80,6 +80,32 @@ def test_order_and_shuffle_say_the_same_thing(cache: Path) -> None:
     assert drt.ReaderConfig(seed=1, order="permutation").shuffle is True
 
 
+def test_a_copied_configuration_draws_as_it_says(cache: Path) -> None:
+    weighted = drt.ReaderConfig(seed=7)
+    permuted = drt.ReaderConfig(seed=7, order="permutation")
+    for config, update, order in (
+        (weighted, {"shuffle": False}, "sequential"),
+        (weighted, {"shuffle": True}, "weighted"),
+        (weighted, {"order": "permutation"}, "permutation"),
+        (permuted, {"shuffle": True, "prefetch_size": 3}, "permutation"),
+        (permuted, {"order": "sequential"}, "sequential"),
+        (drt.ReaderConfig(seed=7, shuffle=False), {"shuffle": True}, "weighted"),
+        (weighted, {"seed": 8}, "weighted"),
+        (weighted, None, "weighted"),
+    ):
+        copied = config.model_copy(update=update)
+        assert (copied.order, copied.shuffle) == (order, order != "sequential")
+        assert copied == drt.ReaderConfig(**{**config.model_dump(exclude={"order", "shuffle"}), **(update or {}), "order": order})
+    table_order = subject.runtime().cached_dataset([cache], reader_config=weighted.model_copy(update={"shuffle": False}))
+    assert subject.ids(table_order) == list(range(10))
+
+
+@pytest.mark.parametrize("field", ["seed", "shuffle", "order"])
+def test_a_wrong_field_is_the_only_one_that_is_named(field: str) -> None:
+    with pytest.raises(ValueError, match=f"1 validation error.*\n{field}\n"):
+        drt.ReaderConfig(**{"seed": 1, field: "x"})
+
+
 @pytest.mark.parametrize(
     "options",
     [{"order": "sequential", "shuffle": True}, {"order": "permutation", "shuffle": False}, {"order": "random"}],
@@ -207,7 +233,7 @@ def test_an_iterator_goes_on_from_a_state_within_its_window(cache: Path) -> None
     assert subject.ids(second) == expected[2]
     dataset = open_ordered(cache, "weighted")
     list(dataset)
-    with pytest.raises(drt.InvalidInputError, match="position 4 is not in the window of 10 to 20"):
+    with pytest.raises(drt.StateMismatchError, match="position 4, and this iterator has the positions 10 to 20"):
         iter(dataset).load_state_dict(expected[1])
 
 
@@ -307,6 +333,15 @@ def test_what_is_no_state_is_refused(cache: Path, change: dict[str, Any], strict
         with pytest.raises(drt.InvalidInputError, match=key):
             dataset.load_state_dict({name: value for name, value in state.items() if name != key}, strict=strict)
     assert dataset.state_dict() == state
+
+
+@pytest.mark.parametrize("given", [None, 5, "{}", [], b""])
+def test_what_is_no_dict_is_no_state(cache: Path, given: Any) -> None:
+    dataset = open_ordered(cache, "weighted")
+    for target in (dataset, iter(dataset)):
+        with pytest.raises(drt.InvalidInputError, match="no state of a dataset: it is not a dict") as raised:
+            target.load_state_dict(given)
+        assert raised.value.kind == "invalid-state"
 
 
 def test_a_state_of_a_later_release_is_refused_by_its_version(cache: Path) -> None:

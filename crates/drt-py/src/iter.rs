@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -8,7 +9,7 @@ use drt_runtime::Began;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::error::{INVALID_STATE, ITERATOR_IN_USE, from_read, raise};
+use crate::error::{INVALID_STATE, ITERATOR_IN_USE, STATE_MISMATCH, from_read, raise};
 use crate::portion::{Portion, TURN, Turns, wait};
 use crate::sample::{SampleBuilder, Texts, thread_number};
 use crate::state::{self, Progress};
@@ -113,6 +114,19 @@ impl<T: Send> Exclusive<T> {
     }
 }
 
+/// A state may be of another window of the same stream.
+pub(crate) fn check_window(window: &Range<u64>, position: u64) -> PyResult<()> {
+    let Range { start, end } = *window;
+    if (start..=end).contains(&position) {
+        return Ok(());
+    }
+    let message = format!(
+        "the state is at position {position}, and this iterator has the positions {start} to {end}; load it into what was \
+         iterated, whose next iterator then goes on there"
+    );
+    Err(raise(STATE_MISMATCH, message, None, None))
+}
+
 /// The state, and the note of who has it.
 pub(crate) struct Locked<'a, T> {
     pub(crate) state: MutexGuard<'a, T>,
@@ -195,6 +209,7 @@ impl PySampleIterator {
     fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyAny>, strict: bool) -> PyResult<()> {
         let progress = self.progress()?;
         let place = state::load(py, state, &progress.window.view, &progress.window.plan, strict)?;
+        check_window(&progress.window.positions, place.position)?;
         let samples = progress.window.iter_from(place.position).map_err(|error| from_read(&error))?;
         let mut locked = self.lock(py)?;
         *locked.state = State::new(samples, &self.builder);

@@ -1,14 +1,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use drt_reader::{Positions, ReadError, TableView};
+use drt_reader::{Positions, TableView};
 use drt_sampler::{Mixture, SamplingPlan};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
 use crate::error::from_read;
-use crate::iter::{Exclusive, State};
+use crate::iter::{Exclusive, State, check_window};
 use crate::orders::PyMixture;
 use crate::sample::SampleBuilder;
 use crate::view::{PyPlan, PyTableView};
@@ -161,12 +161,8 @@ impl PyMixedIterator {
 
     /// Go on from another position of the window, also when it is finished or closed.
     fn go_to(&self, py: Python<'_>, position: u64) -> PyResult<()> {
-        let Range { start, end } = self.window;
-        if !(start..=end).contains(&position) {
-            let reason = format!("position {position} is not in the window of {start} to {end}");
-            return Err(from_read(&ReadError::InvalidConfig { reason }));
-        }
-        let next = Mixed::new(&self.mixture, position, end);
+        check_window(&self.window, position)?;
+        let next = Mixed::new(&self.mixture, position, self.window.end);
         let before = std::mem::replace(&mut *self.state.lock(py)?.state, next);
         drop(before); // with nobody kept waiting
         Ok(())

@@ -417,8 +417,10 @@ class Snapshot(Passes):
         )
 
     def warn_about_budget(self) -> None:
-        """Tell, on the first rank, when padding or dropping changes the number of samples."""
+        """Tell, on the first rank, when padding or dropping changes the number of samples. One stream loses and repeats none."""
         topology = self.dataset.edition.topology
+        if topology.partition == "stream":
+            return
         effective = topology.effective_samples
         if self.world.rank == 0 and effective != topology.samples:
             what = "drops" if effective < topology.samples else "repeats"
