@@ -469,18 +469,6 @@ def test_dropping_is_told_also_on_one_rank(ten: Any) -> None:
         ten.to_torch_dataloader(batch_size=3, shuffle=False, num_workers=0, drop_last=True, verbose=False)
 
 
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_one_stream_loses_and_repeats_nothing_and_says_nothing(ten: Any, drop_last: bool) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        batches = ten.to_torch_dataloader(
-            batch_size=3, order="sequential", worker_partition="stream", num_workers=0, drop_last=drop_last, verbose=False,
-            collate_fn=numbers,
-        )  # fmt: skip
-    drawn = flat([*batches, *batches])
-    assert drawn == [number % 10 for number in range(2 * (9 if drop_last else 12))]
-
-
 def test_the_iterable_dataset_takes_windows_of_the_dataset(ten: Any) -> None:
     view = ten.to_torch_iterable_dataset()
     assert isinstance(view, IterableDataset)

@@ -539,7 +539,7 @@ def test_ranks_are_those_of_the_process_group(datasets: dict[str, Any], straight
     assert flat(had) == straight[:36]
     assert [rank["length"] for rank in said] == [5, 5]
     assert said[0]["state"] == said[1]["state"]
-    assert all("different mixtures" in rank["refused"] for rank in said)
+    assert all("different positions of the mixture (0 on rank 0, 50 on rank 1)" in rank["refused"] for rank in said)
     loaders = ranks(mixture(datasets), 4, batch_size=3, num_workers=1)
     for each in loaders:
         each.load_state_dict(said[0]["state"])

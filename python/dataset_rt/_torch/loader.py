@@ -417,18 +417,20 @@ class Snapshot(Passes):
         )
 
     def warn_about_budget(self) -> None:
-        """Tell, on the first rank, when padding or dropping changes the number of samples. One stream loses and repeats none."""
+        """Tell, on the first rank, when a pass has another number of samples than was asked for."""
         topology = self.dataset.edition.topology
-        if topology.partition == "stream":
-            return
         effective = topology.effective_samples
-        if self.world.rank == 0 and effective != topology.samples:
+        if self.world.rank or effective == topology.samples:
+            return
+        if topology.partition == "stream":
+            why = f"in whole steps of {topology.step}; the stream goes on behind them, and none comes twice or is lost"
+        else:
             what = "drops" if effective < topology.samples else "repeats"
-            warnings.warn(
-                f"{topology.samples} samples were asked for and {effective} are delivered in each pass: the loader {what} "
-                f"{abs(effective - topology.samples)}, for equal numbers of batches on {self.world.size} rank(s)",
-                stacklevel=4,
-            )
+            missing = abs(effective - topology.samples)
+            why = f"the loader {what} {missing}, for equal numbers of batches on {self.world.size} rank(s)"
+        warnings.warn(
+            f"{topology.samples} samples were asked for and {effective} are delivered in each pass: {why}", stacklevel=4
+        )
 
     def _watch(self, source: CachedDataset) -> None:
         self._source = weakref.ref(source)
