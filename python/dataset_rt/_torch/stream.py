@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Source(Protocol):
         ...
 
 
-class Stream:
+class Stream(ABC):
     """Samples one after another, from any place on. Threads may share it: each sample goes to one of them.
 
     Args:
@@ -120,9 +121,9 @@ class Stream:
         self.position += self._stride or count
         return samples
 
+    @abstractmethod
     def _iterate(self, position: int) -> Source:
         """What gives samples from a place on: to no end, or as far as they follow one another there."""
-        raise NotImplementedError
 
 
 class RowStream(Stream):
