@@ -433,6 +433,12 @@ def test_ranks_get_equal_numbers_and_the_first_one_warns(base: Path, monkeypatch
         assert "1000" in told[0] and str(effective) in told[0]
 
 
+def test_a_process_alone_computes_nothing_to_compare() -> None:
+    from dataset_rt._torch.distributed import World, agreed
+
+    assert agreed(World(1, 0), {}, {"tables": lambda: pytest.fail("digests of a large table take long")}, 7) == 7
+
+
 class OfAnotherDivider(IterableDataset):
     """What trainers that divide an iterable dataset among ranks put around it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch.distributed as dist
@@ -36,13 +36,13 @@ def from_all(value: Any, size: int) -> list[Any]:
     return values
 
 
-def agreed(world: World, shown: Mapping[str, Any], hidden: Mapping[str, Any], own: Any = None) -> Any:
+def agreed(world: World, shown: Mapping[str, Any], hidden: Mapping[str, Callable[[], Any]], own: Any = None) -> Any:
     """See that loaders are made alike on all ranks, which otherwise would lose samples or wait for one another.
 
     Args:
         world: The training processes.
         shown: What must be the same, by what it is called; the values go into the message.
-        hidden: The same, for what is too large to show.
+        hidden: The same, for what is too large to show; it is computed only where there are others to compare with.
         own: Something that need not be the same.
 
     Returns:
@@ -53,7 +53,7 @@ def agreed(world: World, shown: Mapping[str, Any], hidden: Mapping[str, Any], ow
     """
     if world.size == 1:
         return own
-    offers = from_all((dict(shown), dict(hidden), own), world.size)
+    offers = from_all((dict(shown), {name: compute() for name, compute in hidden.items()}, own), world.size)
     first_shown, first_hidden, first_own = offers[0]
     for rank, (its_shown, its_hidden, _) in enumerate(offers):
         differs = [name for name in hidden if its_hidden[name] != first_hidden[name]]

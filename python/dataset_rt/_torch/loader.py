@@ -497,7 +497,7 @@ class Snapshot(Passes):
         }
         if asked.worker_partition != "replicate":  # there each consumer has a seed of its own anyway
             shown["seeds"] = "random" if asked.seed is None else asked.seed
-        return int(distributed.agreed(self.world, shown, {"tables": view.digests()}, seed))
+        return int(distributed.agreed(self.world, shown, {"tables": view.digests}, seed))
 
 
 def _paths_of(source: CachedDataset) -> tuple[str, ...]:

@@ -138,5 +138,5 @@ def build(blend: Blend, start: int, epoch_len: int | None, **arguments: Any) -> 
         "drop_last": asked.drop_last,
         "numbers of samples": None if asked.samples == ENDLESS else asked.samples,
     }
-    distributed.agreed(world, shown, {"mixtures": blend.identity()})
+    distributed.agreed(world, shown, {"mixtures": blend.identity})
     return assemble(MixedLoader[Any], MixedPasses(blend, start, asked, world))
